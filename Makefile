@@ -1,0 +1,46 @@
+# make gate    judges a target; make test runs every test of the project. Both set up $(VENV) by themselves.
+# With VENV= (empty) they use the python3 on the PATH, which must have everything already.
+VENV ?= .venv
+TARGET ?= auto
+PROFILE ?= quick
+SEED ?= 0
+WORKERS ?= auto
+
+ifeq ($(strip $(VENV)),)
+PYTHON := python3
+READY :=
+else
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/ready
+endif
+
+PYTEST := $(PYTHON) -m pytest -n $(WORKERS)
+
+.PHONY: gate test lint bench setup clean
+.DEFAULT_GOAL := gate
+
+gate: $(READY)
+	$(PYTEST) conformance/gate --target $(TARGET) --profile $(PROFILE) --seed $(SEED) \
+	    --report-dir reports --junitxml reports/junit.xml
+
+test: lint
+	$(PYTEST) --target host --target numpy --target torch
+
+lint: $(READY)
+	$(PYTHON) -m ruff check
+	$(PYTHON) -m ruff format --check
+	$(PYTHON) -m mypy
+
+bench: $(READY)
+	$(PYTHON) -m conformance bench
+
+setup: $(READY)
+
+# Without the stamp the environment is made anew, so that a broken installation is never taken for a finished one.
+$(VENV)/ready: pyproject.toml constraints.txt
+	python3 -m venv --clear $(VENV)
+	$(PYTHON) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) reports .pytest_cache .mypy_cache .ruff_cache .hypothesis

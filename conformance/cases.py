@@ -1,0 +1,156 @@
+"""The inputs that broke real kernels, each with the report it comes from, as cases of a gather."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from conformance.generation import Geometry, realize
+from conformance.records import every_triple, token_unique
+from fixtures.cases import Arrangement, GatherCase
+
+HALF_GIB = 1 << 29
+
+
+def with_records(case: GatherCase, records_by_row: np.ndarray) -> GatherCase:
+    """The case with row t's record replaced by `records_by_row[t]`; rows must not share records."""
+    records = case.records.copy()
+    source = case.sources
+    records[case.block_table[source.request, source.column], source.slot] = records_by_row
+    return replace(case, records=records)
+
+
+def rows_of(records: np.ndarray, origin: str, block_size: int = 64, starts: tuple[int, ...] = (3, 70, 0)) -> GatherCase:
+    """A case whose row t reads records[t], over up to three requests with unaligned starts."""
+    count = len(records)
+    lengths = (count - count // 2 - count // 5, count // 2, count // 5)
+    return with_records(realize(Geometry(block_size, lengths, starts), seed=0, origin=origin), records)
+
+
+def starts_end_at_the_last_column() -> GatherCase:
+    """vllm 27909: start + length ends exactly with the table row, and what stands beyond it is poison."""
+    return realize(
+        Geometry(4, (9, 3, 6), (3, 9, 6), arrangement=Arrangement(table_row_slack=1)), 1, origin="vllm 27909"
+    )
+
+
+def many_short_requests_beside_a_far_start() -> GatherCase:
+    """vllm 45462: one start of 15,967 among many requests of a few tokens."""
+    lengths = (*(1 + i % 5 for i in range(63)), 40)
+    return realize(Geometry(64, lengths, (*(i % 3 for i in range(63)), 15_967), table="shared"), 2, origin="vllm 45462")
+
+
+def second_chunk_of_an_unaligned_budget() -> list[GatherCase]:
+    """vllm 46114: a context of 1,000 read through chunks of 300 rows, no multiple of the block of 64."""
+    whole = realize(Geometry(64, (1000,)), 3, origin="vllm 46114")
+    return [
+        replace(whole, num_rows=min(300, 1000 - start), seq_starts=np.array([start], np.int32))
+        for start in range(0, 1000, 300)
+    ]
+
+
+def rows_past_the_lengths() -> GatherCase:
+    """sglang 34455: T above the sum of the lengths; the last request owns the rest, and has columns for it."""
+    return realize(Geometry(4, (5, 2), (1, 6), extra_rows=7), 4, origin="sglang 34455, T above the lengths")
+
+
+def rows_short_of_the_lengths() -> GatherCase:
+    """sglang 34455: T below the sum of the lengths, so that the last request's start is not a row."""
+    return realize(Geometry(4, (5, 2, 3), (1, 6, 2), extra_rows=-4), 5, origin="sglang 34455, T below the lengths")
+
+
+def cache_packed_with_others() -> GatherCase:
+    """vllm 37032, 37090, 45111: a block stride of more than block_size records, and block numbers above 0."""
+    slack = Arrangement(cache_block_slack=5 * 64 * 352)
+    return realize(Geometry(64, (70, 10), (65, 1), extra_blocks=4, arrangement=slack), 6, origin="vllm 37032")
+
+
+def token_unique_bytes() -> GatherCase:
+    """vllm 52109: every record spells its own number."""
+    case = realize(Geometry(16, (40, 30, 20), (5, 17, 33)), 7, origin="vllm 52109")
+    return replace(case, records=token_unique(len(case.records), case.block_size))
+
+
+def rest_of_the_last_page_is_nan() -> GatherCase:
+    """flashinfer 941: length % block_size != 0, and the rest of the page holds scale bytes 0x7F."""
+    case = realize(Geometry(16, (5, 21, 9), (0, 0, 2)), 8, origin="flashinfer 941")
+    return replace(case, records=np.where(case.used_records[..., None], case.records, np.uint8(0x7F)))
+
+
+def an_unused_slot_is_nan() -> GatherCase:
+    """sglang 32477, 35351: a slot that no request refers to holds bytes that read as NaN."""
+    case = realize(Geometry(4, (4, 8), (4, 0), extra_blocks=2), 9, origin="sglang 32477")
+    return replace(case, records=np.where(case.used_records[..., None], case.records, np.uint8(0xFF)))
+
+
+def an_unaligned_start_for_a_clamped_table() -> GatherCase:
+    """The abandoned design: a table shifted by whole blocks drops start % block_size, and clamps at the last column."""
+    return realize(Geometry(64, (130, 100), (63, 129)), 10, origin="shifted and clamped block table")
+
+
+def a_short_table_for_a_clamped_table() -> GatherCase:
+    """The abandoned design: a table with not one column to spare."""
+    return realize(Geometry(4, (6, 2), (2, 6)), 11, origin="shifted and clamped block table, short table")
+
+
+def requests_without_rows() -> list[GatherCase]:
+    """Requests of no length first, in the middle, last, several in a row, and all."""
+    shapes = ((0, 5, 3), (5, 0, 3), (5, 3, 0), (0, 0, 4), (4, 0, 0), (0, 4, 0, 0, 2, 0), (0, 0, 0))
+    return [
+        realize(Geometry(4, lengths, tuple(range(1, len(lengths) + 1))), 12, origin=f"lengths {lengths}")
+        for lengths in shapes
+    ]
+
+
+def block_boundaries() -> list[GatherCase]:
+    """Lengths and starts from {0, 1, B - 1, B, B + 1}, all pairs, for B = 4 and 64: a request for each pair."""
+    cases = []
+    for size in (4, 64):
+        pairs = tuple(product((0, 1, size - 1, size, size + 1), repeat=2))
+        lengths, starts = zip(*pairs, strict=True)
+        cases.append(realize(Geometry(size, lengths, starts), size, origin=f"all pairs around B = {size}"))
+    return cases
+
+
+def records_above_two_gib() -> GatherCase:
+    """tokenspeed 501: records just above 2^31 and 2^32 bytes, through a large block stride."""
+    far = Arrangement(cache_block_slack=(1 << 31) + 16)
+    return realize(Geometry(2, (5,), (1,), table="ascending", arrangement=far), 13, origin="tokenspeed 501")
+
+
+def rows_above_two_gib() -> GatherCase:
+    """The same on the other side: rows of dst just above 2^31 and 2^32 bytes."""
+    far = Arrangement(dst_row_slack=1 << 30)
+    return realize(Geometry(2, (3,), (1,), arrangement=far), 14, origin="dst rows above 2^31 bytes")
+
+
+def table_above_two_gib() -> GatherCase:
+    """And in the table: a request whose entries lie above 2^31 bytes."""
+    far = Arrangement(table_row_slack=HALF_GIB)
+    return realize(Geometry(2, (3, 2), (1, 0), arrangement=far), 15, origin="table row above 2^31 bytes")
+
+
+def the_proof() -> GatherCase:
+    """Every (position, latent byte, scale byte) and every (position, RoPE byte) in one gather of 65,536 rows."""
+    return rows_of(every_triple(), "every triple")
+
+
+NAMED: tuple[Callable[[], GatherCase | list[GatherCase]], ...] = (
+    starts_end_at_the_last_column,
+    many_short_requests_beside_a_far_start,
+    second_chunk_of_an_unaligned_budget,
+    rows_past_the_lengths,
+    rows_short_of_the_lengths,
+    cache_packed_with_others,
+    token_unique_bytes,
+    rest_of_the_last_page_is_nan,
+    an_unused_slot_is_nan,
+    an_unaligned_start_for_a_clamped_table,
+    a_short_table_for_a_clamped_table,
+    requests_without_rows,
+    block_boundaries,
+)
+"""One row of SPEC.md or of the reports each; the huge ones are judged apart."""

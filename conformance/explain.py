@@ -1,0 +1,78 @@
+"""A failure as a person reads it: where, what, how much."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.observe import Observation
+from fixtures.cases import GatherCase
+from reference.scalars import Bf16Bits, f32_from_bf16
+
+
+def mismatch_lines(case: GatherCase, expected: Bf16Bits, seen: Observation, wrong: npt.NDArray[np.bool_]) -> list[str]:
+    """The first element of dst that differs, in the terms of the record and the table, and how many do."""
+    row, element = (int(i) for i in np.argwhere(wrong)[0])
+    rows = np.flatnonzero(wrong.any(axis=1))
+    got = int(seen.dst[row, element])
+    unwritten = "  (the poison: never written)" if got == seen.poison.dst else ""
+    return [
+        row_line(case, row),
+        element_line(case, row, element),
+        f"  expected {bits_text(int(expected[row, element]))}      got {bits_text(got)}{unwritten}",
+        f"{wrong.sum():,} of {wrong.size:,} elements in {len(rows):,} of {len(wrong):,} rows differ "
+        f"(rows {_few([str(r) for r in rows[:6]], len(rows))})",
+    ]
+
+
+def row_line(case: GatherCase, row: int) -> str:
+    """Whose token a row is and where its record lies."""
+    request, token, column, slot = (int(values[row]) for values in case.sources)
+    block = int(case.block_table[request, column])
+    return f"row {row} = request {request} token {token} = block {column} slot {slot} -> physical block {block}"
+
+
+def element_line(case: GatherCase, row: int, element: int) -> str:
+    """Which bits of the record an element is made of."""
+    layout = case.layout
+    request, _, column, slot = (int(values[row]) for values in case.sources)
+    record = case.records[case.block_table[request, column], slot]
+    if element >= layout.latent.count:
+        byte = layout.rope.byte_of(element - layout.latent.count)
+        return f"element {element} = RoPE {element - layout.latent.count}, byte {byte} (0x{record[byte]:02X})"
+    byte, shift = layout.latent.byte_of(element), layout.latent.shift_of(element)
+    scale = layout.scales.byte_of(element // layout.block)
+    nibble, code = ("high" if shift else "low"), int(record[byte]) >> shift & 0xF
+    return (
+        f"element {element} = latent block {element // layout.block}, byte {byte} {nibble} nibble (code {code}), "
+        f"scale byte {scale} (0x{record[scale]:02X})"
+    )
+
+
+def bits_text(bits: int) -> str:
+    """An encoding of bf16 and its value."""
+    value = float(f32_from_bf16(np.array(bits, np.uint16)))
+    return f"0x{bits:04X} {'NaN' if value != value else f'{value:+g}'}"
+
+
+def stray_lines(case: GatherCase, seen: Observation) -> list[str]:
+    """Writes to where nothing may be written."""
+    lines = []
+    for name, places in seen.strays.items():
+        where = [_outside_dst(case, place) if name == "dst" else f"element {place:+,}" for place in places]
+        lines.append(f"{name}: written outside its elements: {_few(where[:4], len(places))}")
+    for name, indices in seen.changed.items():
+        lines.append(f"{name}: an input, but overwritten at {_few([str(list(i)) for i in indices[:4]], len(indices))}")
+    return lines
+
+
+def _outside_dst(case: GatherCase, place: int) -> str:
+    stride = case.layout.row + case.arrangement.dst_row_slack
+    row, column = divmod(place, stride)
+    if row < 0:
+        return f"{-place} elements before row 0"
+    return f"row {row} column {column}" + (f" (T is {case.num_rows:,})" if row >= case.num_rows else "")
+
+
+def _few(shown: list[str], total: int) -> str:
+    return ", ".join(shown) + (", ..." if total > len(shown) else "")

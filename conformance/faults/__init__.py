@@ -1,0 +1,1 @@
+"""Known faults, as models that predict what a target with the fault writes."""

@@ -1,0 +1,25 @@
+"""Which known fault a target has, from what it wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conformance.faults.catalogue import FAULTS, Fault
+from conformance.faults.steps import Call, in_memory
+from conformance.observe import Observation
+from fixtures.cases import GatherCase
+from reference.scalars import Bf16Bits
+
+
+def explain(case: GatherCase, seen: Observation) -> list[str]:
+    """A line for each known fault whose dst equals the observed one bit for bit; one line if there is none."""
+    call = in_memory(case, seen.poison)
+    found = [fault for fault in FAULTS if _predicts(fault, call, seen.dst)]
+    return [f"explained exactly by: {fault.sentence} (fault {fault.name})" for fault in found] or ["no known fault"]
+
+
+def _predicts(fault: Fault, call: Call, observed: Bf16Bits) -> bool:
+    try:
+        return bool(np.array_equal(fault.gather(call), observed))
+    except IndexError:  # it would read outside of the allocations: no prediction
+        return False

@@ -1,0 +1,89 @@
+"""PAGE and GATHER: which record each row comes from."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conformance import small_scope
+from conformance.cases import NAMED
+from conformance.generation import Geometry, philox, realize
+from conformance.judge import Judge
+from conformance.targets.base import GATHER_STARTS
+from fixtures.cases import GatherCase, packed_starts
+
+
+@pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-3", "GATHER-5", "PAGE-1")
+@pytest.mark.parametrize("requests", [1, 2, 3])
+@pytest.mark.parametrize("block_size", [1, 2, 3])
+def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, requests: int) -> None:
+    judge.need(GATHER_STARTS)
+    for batch in small_scope.batches(block_size, requests):
+        small_scope.judge_batch(judge, batch)
+
+
+@pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-8", "PAGE-1", "PAGE-2", "PAGE-3", "PAGE-4")
+@pytest.mark.parametrize("named", NAMED, ids=lambda named: named.__name__)
+def test_inputs_that_broke_real_kernels(judge: Judge, named: Callable[[], GatherCase | list[GatherCase]]) -> None:
+    cases = named()
+    for case in cases if isinstance(cases, list) else [cases]:
+        judge(case)
+
+
+@pytest.mark.clause("GATHER-3")
+def test_no_seq_starts_are_zeros(judge: Judge) -> None:
+    case = realize(Geometry(4, (6, 0, 9), None), seed=1)
+    zeros = replace(case, seq_starts=np.zeros(3, np.int32))
+    judge.same(judge.rows(zeros), judge.rows(case), "seq_starts of zeros, and none")
+
+
+@pytest.mark.clause("GATHER-2")
+@pytest.mark.parametrize("start", range(10))
+def test_a_gather_with_a_start_is_a_part_of_the_whole(judge: Judge, start: int) -> None:
+    whole = realize(Geometry(4, (14,), None), seed=2)
+    part = replace(whole, num_rows=14 - start, seq_starts=np.array([start], np.int32))
+    judge.same(judge.rows(part), judge.rows(whole)[start:], f"rows from {start} on, and the whole")
+
+
+@pytest.mark.clause("GATHER-13")
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_two_parts_make_the_whole_at_every_cut(judge: Judge, cut: int) -> None:
+    whole = realize(Geometry(4, (12,), (3,)), seed=3)
+    first = replace(whole, num_rows=cut)
+    second = replace(whole, num_rows=12 - cut, seq_starts=np.array([3 + cut], np.int32))
+    parts = np.concatenate([judge.rows(first), judge.rows(second)])
+    judge.same(parts, judge.rows(whole), f"[3, {3 + cut}) and [{3 + cut}, 15), and [3, 15)")
+
+
+@pytest.mark.clause("PAGE-5")
+def test_renamed_blocks_change_nothing(judge: Judge) -> None:
+    case = realize(Geometry(4, (9, 6), (2, 5), extra_blocks=3), seed=4)
+    new_name = philox(4).permutation(len(case.records)).astype(np.int32)
+    records = np.empty_like(case.records)
+    records[new_name] = case.records
+    renamed = replace(case, records=records, block_table=new_name[case.block_table])
+    judge.same(judge.rows(renamed), judge.rows(case), "renamed blocks")
+
+
+@pytest.mark.clause("PAGE-5")
+def test_requests_that_share_blocks_read_the_same(judge: Judge) -> None:
+    rows = judge.rows(realize(Geometry(4, (7, 7), (3, 3), table="shared"), seed=5))
+    judge.same(rows[:7], rows[7:], "two requests with one row of blocks")
+
+
+@pytest.mark.clause("GATHER-4")
+@pytest.mark.parametrize("requests", [1, 2, 4])
+def test_entries_after_the_first_r_are_nobodys(judge: Judge, requests: int) -> None:
+    whole = realize(Geometry(4, (3, 5, 2, 4), (1, 6, 0, 2)), seed=6)
+    lengths = (3, 5, 2, 4)[:requests]
+    assert whole.seq_starts is not None
+    judge(
+        replace(
+            whole,
+            block_table=whole.block_table[:requests].copy(),
+            workspace_starts=packed_starts(lengths),
+            seq_starts=whole.seq_starts[:requests].copy(),
+            num_rows=sum(lengths),
+        )
+    )

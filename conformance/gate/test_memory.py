@@ -1,0 +1,58 @@
+"""PAGE-2, GATHER-5 to GATHER-9: strides, far offsets, and every byte that is not the gather's to touch."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from conformance.cases import records_above_two_gib, rows_above_two_gib, table_above_two_gib
+from conformance.generation import Geometry, realize
+from conformance.judge import Judge
+from fixtures.cases import CONTIGUOUS, Arrangement, GatherCase
+
+GEOMETRY = Geometry(4, (5, 0, 9), (3, 1, 6), extra_columns=1, extra_blocks=2)
+
+STRIDED = {
+    "blocks apart": Arrangement(cache_block_slack=352),
+    "blocks apart by less than a record": Arrangement(cache_block_slack=16),
+    "records apart": Arrangement(cache_record_slack=160),
+    "blocks and records apart": Arrangement(cache_block_slack=1024, cache_record_slack=16),
+    "table rows apart": Arrangement(table_row_slack=3),
+    "dst rows apart": Arrangement(dst_row_slack=8),
+    "dst a slice of a workspace of twice the width": Arrangement(dst_row_slack=576),
+    "arrays off the boundary of a cache line": Arrangement(cache_shift=16, dst_shift=48),
+}
+
+
+@pytest.mark.clause("GATHER-8", "PAGE-2")
+@pytest.mark.parametrize("how", STRIDED.values(), ids=STRIDED)
+def test_strided_arrays_give_what_contiguous_ones_give(judge: Judge, how: Arrangement) -> None:
+    case = realize(GEOMETRY, seed=1)
+    strided = judge.rows(replace(case, arrangement=how))
+    judge.same(strided, judge.rows(replace(case, arrangement=CONTIGUOUS)), "strided, and contiguous")
+
+
+@pytest.mark.clause("GATHER-5", "GATHER-6", "GATHER-7")
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 32, 33, 127, 129])
+def test_every_row_is_written_and_nothing_else(judge: Judge, rows: int) -> None:
+    judge(realize(Geometry(4, (rows,), (3,), arrangement=Arrangement(dst_row_slack=8)), seed=rows))
+
+
+@pytest.mark.clause("PAGE-3")
+def test_table_entries_that_no_row_needs_may_hold_anything(judge: Judge) -> None:
+    # What the case leaves unneeded, the judge fills with block numbers out of range.
+    judge(realize(Geometry(4, (5, 0, 0, 2), (8, 3, 0, 0), extra_columns=4), seed=2))
+
+
+@pytest.mark.clause("PAGE-4")
+def test_records_that_no_row_needs_may_hold_anything(judge: Judge) -> None:
+    # What the case leaves unneeded, the judge fills with NaN under one pattern and with numbers under the other.
+    judge(realize(Geometry(16, (3, 2), (5, 1), extra_blocks=5), seed=3))
+
+
+@pytest.mark.clause("GATHER-9", "PAGE-2")
+@pytest.mark.parametrize(
+    "named", [records_above_two_gib, rows_above_two_gib, table_above_two_gib], ids=lambda named: named.__name__
+)
+def test_offsets_of_two_gib_and_more_are_reached(judge: Judge, named: Callable[[], GatherCase]) -> None:
+    judge(named())

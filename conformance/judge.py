@@ -1,0 +1,118 @@
+"""The verdict on one case: the golden model's bits against a target's, and every byte that was not to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from conformance.explain import mismatch_lines, stray_lines
+from conformance.observe import Observation, observe, patterns, wrong_elements
+from conformance.targets.base import GATHER, GATHER_STARTS, Target
+from fixtures.cases import GatherCase
+from reference.gather import gather
+from reference.scalars import Bf16Bits
+
+
+class Differs(AssertionError):
+    """A target did not do what SPEC.md says; the text says where."""
+
+
+class Crashed(AssertionError):
+    """A target raised on a legal call."""
+
+
+class Unsupported(Exception):
+    """A target does not claim the capability that a case needs."""
+
+
+class NotJudged(Exception):
+    """This machine cannot run the target, or the target on this case."""
+
+
+@dataclass
+class Count:
+    """How much was compared."""
+
+    cases: int = 0
+    rows: int = 0
+    elements: int = 0
+
+    def add(self, rows: int, elements: int, cases: int = 1) -> None:
+        """Count what some more cases compared."""
+        self.cases += cases
+        self.rows += rows
+        self.elements += elements
+
+
+@dataclass
+class Judge:
+    """Judges cases on one target in the name of some clauses, and counts them."""
+
+    target: Target
+    clauses: Sequence[str] = ()
+    count: Count = field(default_factory=Count)
+    diagnose: Callable[[GatherCase, Observation], list[str]] = lambda case, seen: []
+    """Given a case whose values differ, names the known faults that explain them."""
+
+    def __call__(self, case: GatherCase) -> None:
+        """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
+        self.need(GATHER if case.seq_starts is None else GATHER_STARTS)
+        expected = expected_rows(case)
+        for poison in patterns(case):
+            try:
+                seen = observe(self.target, case, poison)
+            except MemoryError as error:
+                raise NotJudged(f"too little memory for {case!r}: {error}") from error
+            except Exception as error:  # whatever a target raises is a verdict on the target
+                raise Crashed(self.text("crashed", [repr(case), f"{type(error).__name__}: {error}"])) from error
+            self.compare(case, expected, seen)
+        self.count.add(case.num_rows, expected.size)
+
+    def rows(self, case: GatherCase) -> Bf16Bits:
+        """The rows that the target gathers, uint16 [T, 576], once it has been judged on the case."""
+        self(case)
+        return observe(self.target, case, patterns(case)[0]).dst
+
+    def same(self, rows: Bf16Bits, others: Bf16Bits, what: str) -> None:
+        """Raise Differs unless two results that SPEC.md ties together are alike; `what` says which."""
+        wrong = wrong_elements(rows, others, self.target.nan)
+        if wrong.any():
+            raise Differs(self.text("differs", [f"{what}: {wrong.sum():,} of {wrong.size:,} elements differ"]))
+
+    def need(self, capability: str) -> None:
+        """Raise Unsupported for a capability the target does not claim."""
+        if capability not in self.target.capabilities:
+            raise Unsupported(f"target {self.target.name} lacks {capability}")
+
+    def compare(self, case: GatherCase, expected: Bf16Bits, seen: Observation) -> None:
+        """Raise Differs for a wrong element, a stray write or a changed input."""
+        lines = []
+        if case.batch_size == 0:
+            wrong = wrong_elements(expected, seen.dst[:0], self.target.nan)
+            if (seen.dst != seen.poison.dst).any():
+                lines.append("dst was written although R = 0")
+        else:
+            wrong = wrong_elements(expected, seen.dst, self.target.nan)
+        if wrong.any():
+            lines += mismatch_lines(case, expected, seen, wrong) + self.diagnose(case, seen)
+        lines += stray_lines(case, seen)
+        if lines:
+            raise Differs(self.text("differs", [*lines, repr(case)]))
+
+    def text(self, verdict: str, lines: list[str]) -> str:
+        """The lines of a failure under a heading: clauses, verdict, target."""
+        head = f"{' '.join(self.clauses)}  {verdict}  target {self.target.name} ({self.target.describe()})"
+        return "\n  ".join([head, *lines])
+
+
+def expected_rows(case: GatherCase) -> Bf16Bits:
+    """The golden model's answer, uint16 [T, 576] ([0, 576] if R = 0)."""
+    return gather(
+        case.records,
+        case.block_table,
+        case.workspace_starts,
+        case.batch_size,
+        case.num_rows,
+        case.seq_starts,
+        case.layout,
+    )

@@ -1,0 +1,72 @@
+"""Run a case on a target, in poisoned memory, and note everything that can be seen afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.memory import Region
+from conformance.targets.base import Target
+from fixtures.cases import GatherCase
+from fixtures.placement import POISONS, ZERO, Poison, is_huge, place
+from reference.scalars import Bf16Bits
+
+
+@dataclass
+class Observation:
+    """What one run left behind.
+
+    `dst` is uint16 [T, 576]; `strays` gives, by argument, elements outside its view that no longer hold poison, counted
+    from the view's first element; `changed` gives, by input, indices of elements that the call overwrote.
+    """
+
+    poison: Poison
+    dst: Bf16Bits
+    strays: dict[str, list[int]] = field(default_factory=dict)
+    changed: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
+
+
+def patterns(case: GatherCase) -> tuple[Poison, ...]:
+    """The poisons under which a case is run."""
+    return (ZERO,) if is_huge(case) else POISONS
+
+
+def observe(target: Target, case: GatherCase, poison: Poison) -> Observation:
+    """One call of the target's gather; what the target raises is passed on."""
+    regions = {name: target.memory.place(placement) for name, placement in place(case, poison).items()}
+    call(target, regions, case.batch_size)
+    target.memory.synchronize()
+    return look(target, regions, poison)
+
+
+def call(target: Target, regions: dict[str, Region], batch_size: int, **instead: Any) -> None:
+    """The operator's call with the regions' views, some of them replaced by name."""
+    views = {name: region.view for name, region in regions.items()}
+    target.cp_gather_and_upconvert_nvfp4_kv_cache(**{**views, "batch_size": batch_size, **instead})
+
+
+def look(target: Target, regions: dict[str, Region], poison: Poison) -> Observation:
+    """Read dst back, compare every input, and look for writes outside of what may be written."""
+    seen = Observation(poison, target.memory.read(regions["dst"]))
+    for name, region in regions.items():
+        if name != "dst":
+            overwritten = np.argwhere(target.memory.read(region) != region.placement.data)
+            if len(overwritten):
+                seen.changed[name] = [tuple(int(i) for i in index) for index in overwritten[:8]]
+        strays = target.memory.strays(region)
+        if strays:
+            seen.strays[name] = strays
+    return seen
+
+
+def wrong_elements(expected: Bf16Bits, observed: Bf16Bits, nan: str) -> npt.NDArray[np.bool_]:
+    """bool [T, 576]: where the bits differ; with nan "any", a NaN for a NaN is no difference (SPEC.md READ-6)."""
+    wrong: npt.NDArray[np.bool_] = expected != observed
+    return wrong & ~(_is_nan(expected) & _is_nan(observed)) if nan == "any" else wrong
+
+
+def _is_nan(bits: Bf16Bits) -> npt.NDArray[np.bool_]:
+    return (bits & 0x7FFF) > 0x7F80

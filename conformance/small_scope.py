@@ -1,0 +1,117 @@
+"""Every geometry of a small scope, gathered call by call out of one cache into one poisoned allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.generation import Geometry, realize
+from conformance.judge import Differs, Judge
+from conformance.observe import wrong_elements
+from fixtures.cases import GatherCase, packed_starts
+from fixtures.placement import POISONS, Placement, place
+from reference.paging import row_sources
+from reference.reading import read_records
+
+MOST = 4  # the largest length and the largest start
+
+Starts = tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Calls that share cache and table: call i gathers `lengths[i]` rows a request from `starts[i]` on."""
+
+    case: GatherCase
+    """A case with the batch's cache and table, which needs all of both."""
+    lengths: tuple[tuple[int, ...], ...]
+    starts: tuple[Starts, ...]
+
+    def single(self, call: int) -> GatherCase:
+        """One call as a case of its own."""
+        starts = self.starts[call]
+        return replace(
+            self.case,
+            workspace_starts=packed_starts(self.lengths[call]),
+            num_rows=sum(self.lengths[call]),
+            seq_starts=None if starts is None else np.array(starts, np.int32),
+            origin=f"small scope, lengths {self.lengths[call]}, starts {starts}",
+        )
+
+
+def batches(block_size: int, requests: int) -> Iterator[Batch]:
+    """All lengths 0..4 and all starts 0..4 (and none) of that many requests; a batch for all starts."""
+    geometry = Geometry(block_size, (2 * MOST,) * requests)
+    case = realize(geometry, seed=block_size * 10 + requests)
+    every: list[Starts] = [None, *product(range(MOST + 1), repeat=requests)]
+    for lengths in product(range(MOST + 1), repeat=requests):
+        yield Batch(case, (lengths,) * len(every), tuple(every))
+
+
+def judge_batch(judge: Judge, batch: Batch) -> None:
+    """Raise Differs at the first call that does not conform, or for a write outside of all calls' rows."""
+    expected = expected_memory(batch)
+    target, count = judge.target, len(batch.lengths)
+    regions = {name: target.memory.place(placement) for name, placement in place(batch.case, POISONS[0]).items()}
+    inputs = {name: target.memory.place(placement) for name, placement in _starts(batch).items()}
+    dst = target.memory.place(_packed(expected.blank))
+    for call in range(count):
+        requests, rows = len(batch.lengths[call]), sum(batch.lengths[call])
+        starts = inputs["seq_starts"].view[call, :requests] if batch.starts[call] is not None else None
+        target.cp_gather_and_upconvert_nvfp4_kv_cache(
+            regions["src_cache"].view,
+            dst.view[call, :rows],
+            regions["block_table"].view,
+            inputs["workspace_starts"].view[call, :requests],
+            requests,
+            starts,
+        )
+    target.memory.synchronize()
+    wrong = wrong_elements(expected.filled, target.memory.read(dst), target.nan)
+    if wrong.any():
+        call = int(np.argwhere(wrong)[0][0])
+        judge(batch.single(call))
+        raise Differs(judge.text("differs", [f"rows beyond T were written: {batch.single(call)!r}"]))
+    if target.memory.strays(dst):
+        raise Differs(judge.text("differs", ["dst: written outside of all calls' rows"]))
+    rows = sum(sum(lengths) for lengths in batch.lengths)
+    judge.count.add(rows, rows * batch.case.layout.row, cases=count)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """dst of all calls, uint16 [calls, rows, 576], before and after: a row of poison follows each call's own."""
+
+    blank: npt.NDArray[np.uint16]
+    filled: npt.NDArray[np.uint16]
+
+
+def expected_memory(batch: Batch) -> Memory:
+    """The golden model's dst of all calls: the cache is read once, and its rows are dealt out."""
+    case, layout = batch.case, batch.case.layout
+    read = read_records(layout, case.records.reshape(-1, layout.nbytes)).reshape(*case.records.shape[:2], layout.row)
+    shape = (len(batch.lengths), max(map(sum, batch.lengths)) + 1, layout.row)
+    filled = np.full(shape, POISONS[0].dst, np.uint16)
+    for call, (lengths, starts) in enumerate(zip(batch.lengths, batch.starts, strict=True)):
+        source = row_sources(packed_starts(lengths), starts, case.block_size, sum(lengths))
+        filled[call, : sum(lengths)] = read[case.block_table[source.request, source.column], source.slot]
+    return Memory(np.full(shape, POISONS[0].dst, np.uint16), filled)
+
+
+def _starts(batch: Batch) -> dict[str, Placement]:
+    workspace = np.array([packed_starts(lengths) for lengths in batch.lengths], np.int32)
+    starts = np.array([(0,) * len(batch.lengths[0]) if s is None else s for s in batch.starts], np.int32)
+    slack = workspace.shape[1] + 2  # what follows each call's starts is poison
+    return {
+        "workspace_starts": Placement(workspace, (slack, 1), 64, 64, POISONS[0].workspace_start),
+        "seq_starts": Placement(starts, (slack, 1), 64, 64, POISONS[0].seq_start),
+    }
+
+
+def _packed(blank: npt.NDArray[np.uint16]) -> Placement:
+    rows, row = blank.shape[1:]
+    return Placement(blank, (rows * row, row, 1), row, row, POISONS[0].dst)

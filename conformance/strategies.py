@@ -1,0 +1,55 @@
+"""hypothesis strategies: geometries that shrink, and cases whose bytes come from a drawn seed."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from conformance.generation import Geometry, realize
+from fixtures.cases import Arrangement, GatherCase
+
+BLOCK_SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 64)
+_UNIT = 16  # bytes: the alignment of SPEC.md's contract
+
+
+def counts(block_size: int) -> st.SearchStrategy[int]:
+    """Lengths and starts: anything up to three blocks, and more often the neighbours of block boundaries."""
+    near = [max(0, blocks * block_size + by) for blocks in range(4) for by in (-1, 0, 1)]
+    return st.integers(0, 3 * block_size + 2) | st.sampled_from(sorted(set(near)))
+
+
+def arrangements() -> st.SearchStrategy[Arrangement]:
+    """Strides and alignments that the contract allows."""
+    return st.builds(
+        Arrangement,
+        cache_block_slack=st.sampled_from((0, _UNIT, 352, 1024, 16 * 352)),
+        cache_record_slack=st.sampled_from((0, _UNIT, 160)),
+        table_row_slack=st.integers(0, 5),
+        dst_row_slack=st.sampled_from((0, _UNIT // 2, 64, 576)),
+        cache_shift=st.sampled_from((0, _UNIT, 3 * _UNIT, 240)),
+        dst_shift=st.sampled_from((0, _UNIT, 5 * _UNIT, 240)),
+    )
+
+
+@st.composite
+def geometries(draw: st.DrawFn, with_starts: bool) -> Geometry:
+    """Up to eight requests, with and without rows, in every order."""
+    block_size = draw(st.sampled_from(BLOCK_SIZES))
+    lengths = draw(st.lists(counts(block_size), min_size=1, max_size=8))
+    starts = draw(st.lists(counts(block_size), min_size=len(lengths), max_size=len(lengths))) if with_starts else None
+    return Geometry(
+        block_size=block_size,
+        lengths=tuple(lengths),
+        starts=None if starts is None else tuple(starts),
+        extra_rows=draw(st.sampled_from((0, 0, 0, 1, 5, -1, -3))),
+        extra_columns=draw(st.integers(0, 2)),
+        extra_blocks=draw(st.integers(0, 3)),
+        table=draw(st.sampled_from(("scattered", "ascending", "shared"))),
+        arrangement=draw(st.just(Arrangement()) | arrangements()),
+    )
+
+
+@st.composite
+def gather_cases(draw: st.DrawFn, with_starts: bool) -> GatherCase:
+    """Legal cases; the seed of their bytes is drawn too."""
+    geometry = draw(geometries(with_starts))
+    return realize(geometry, draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(("uniform", "uniform", "special"))))

@@ -1,0 +1,45 @@
+"""What a target is: a name, what it can do, where its arrays live, and the operators themselves."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from conformance.memory import Memory
+
+GATHER = "gather.nvfp4"
+GATHER_STARTS = "gather.nvfp4.seq_starts"
+
+
+class Target:
+    """A judged implementation. Derive from it, name the capabilities, and implement their operators.
+
+    An operator gets arrays of `memory` and either works, or raises. Only a call that SPEC.md calls malformed may raise.
+    """
+
+    name: str
+    capabilities: ClassVar[frozenset[str]] = frozenset()
+    nan: Literal["canonical", "any"] = "canonical"
+    """Whether each NaN read must be 0x7FFF, or may be any NaN (SPEC.md READ-6)."""
+    memory: Memory
+
+    def unavailable(self) -> str | None:
+        """Why this machine cannot run the target, in one line; None if it can."""
+        return None
+
+    def describe(self) -> str:
+        """Where it runs, for people: a device or a compiler and processor."""
+        raise NotImplementedError
+
+    def offers(self) -> frozenset[str]:
+        """What --require may ask for: the capabilities, and on a GPU `cuda` and its architecture, such as sm_100."""
+        return self.capabilities
+
+    def receipt(self) -> dict[str, Any]:
+        """What really ran, for reports: versions, device, hashes, launches; JSON types only."""
+        return {}
+
+    def cp_gather_and_upconvert_nvfp4_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """SPEC.md GATHER; needs the capability gather.nvfp4, and gather.nvfp4.seq_starts if seq_starts is not None."""
+        raise NotImplementedError

@@ -1,0 +1,111 @@
+"""This project's CUDA sources as targets: built for the CPU (`host`) or run on a GPU (`cuda`)."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Any
+
+from conformance.memory import ArrayMemory, Memory
+from conformance.targets.base import GATHER, GATHER_STARTS, Target
+from kernels.ops import Operators
+from kernels.sources import sources_root
+
+
+class KernelTarget(Target):
+    """An instance of the project's operators; `host:DIR` and `cuda:DIR` take the sources from another folder."""
+
+    capabilities = frozenset({GATHER, GATHER_STARTS})
+
+    def __init__(self, name: str, memory: Memory, sources: str | None) -> None:
+        """`sources` is a folder with cuda/ and host/ as in kernels/, or None for the project's own."""
+        self.name = name if sources is None else f"{name}:{sources}"
+        self.memory = memory
+        self.operators = Operators(None if sources is None else sources_root(Path(sources)))
+
+    def receipt(self) -> dict[str, Any]:
+        """See Target."""
+        return self.operators.receipt()
+
+    def cp_gather_and_upconvert_nvfp4_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target."""
+        self.operators.cp_gather_and_upconvert_nvfp4_kv_cache(
+            src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+        )
+
+
+class HostTarget(KernelTarget):
+    """The CUDA sources built as C++ and run on the CPU."""
+
+    def __init__(self, sources: str | None = None) -> None:
+        """See KernelTarget."""
+        super().__init__("host", ArrayMemory(), sources)
+
+    def unavailable(self) -> str | None:
+        """See Target."""
+        from kernels.headers import MissingHeaders, host_include_dirs
+        from kernels.host_build import BuildError, compiler
+
+        try:
+            compiler()
+            host_include_dirs()
+        except (BuildError, MissingHeaders) as error:
+            return str(error)
+        return None
+
+    def describe(self) -> str:
+        """See Target."""
+        from kernels.host_build import compiler_version
+
+        return f"the CUDA sources on the CPU, {compiler_version()}, {platform.machine()}"
+
+
+class CudaTarget(KernelTarget):
+    """The CUDA sources built by cupy's RawModule for the current device."""
+
+    memory: Memory
+
+    def __init__(self, sources: str | None = None) -> None:
+        """See KernelTarget."""
+        super().__init__("cuda", _cupy_memory(), sources)
+
+    def unavailable(self) -> str | None:
+        """See Target."""
+        return why_no_device()
+
+    def offers(self) -> frozenset[str]:
+        """See Target."""
+        import cupy
+
+        return self.capabilities | {"cuda", f"sm_{cupy.cuda.Device().compute_capability}"}
+
+    def describe(self) -> str:
+        """See Target."""
+        import cupy
+
+        device = cupy.cuda.Device()
+        name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
+        return f"{name}, sm_{device.compute_capability}"
+
+
+def why_no_device() -> str | None:
+    """Why there is no CUDA device for cupy, in one line; None if there is one."""
+    try:
+        import cupy
+    except ImportError as error:
+        return f"cupy cannot be imported: {error}"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"CUDA says: {error}"
+    return None if count else "no CUDA device is visible"
+
+
+def _cupy_memory() -> Memory:
+    if why_no_device() is not None:
+        return ArrayMemory()  # never used: an unavailable target is asked nothing
+    import cupy
+
+    return ArrayMemory("cupy", cupy)

@@ -1,0 +1,81 @@
+"""The two golden models as targets: they must pass their own gate."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import numpy as np
+
+from conformance.memory import ArrayMemory, TorchMemory
+from conformance.targets.base import GATHER, GATHER_STARTS, Target
+from reference import gather
+
+
+class NumpyTarget(Target):
+    """The golden model itself."""
+
+    name = "numpy"
+    capabilities = frozenset({GATHER, GATHER_STARTS})
+
+    def __init__(self) -> None:
+        """NumPy arrays on the CPU."""
+        self.memory = ArrayMemory()
+
+    def describe(self) -> str:
+        """See Target."""
+        return f"the golden model, NumPy {np.__version__}, {platform.machine()}"
+
+    def receipt(self) -> dict[str, Any]:
+        """See Target."""
+        return {"device": "cpu", "numpy": np.__version__}
+
+    def cp_gather_and_upconvert_nvfp4_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target."""
+        gather.cp_gather_and_upconvert_nvfp4_kv_cache(
+            src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+        )
+
+
+class TorchTarget(Target):
+    """The second model, on the CPU or, as `torch:cuda`, on a GPU."""
+
+    capabilities = frozenset({GATHER, GATHER_STARTS})
+
+    def __init__(self, device: str = "cpu") -> None:
+        """`device` is torch's name of it."""
+        self.device = device
+        self.name = "torch" if device == "cpu" else f"torch:{device}"
+        self.memory = TorchMemory(device)
+
+    def unavailable(self) -> str | None:
+        """See Target."""
+        import torch
+
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            return "torch sees no CUDA device"
+        return None
+
+    def describe(self) -> str:
+        """See Target."""
+        import torch
+
+        return f"the second model, torch {torch.__version__} on {self.device}"
+
+    def receipt(self) -> dict[str, Any]:
+        """See Target."""
+        import torch
+
+        return {"device": self.device, "torch": str(torch.__version__)}
+
+    def cp_gather_and_upconvert_nvfp4_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target."""
+        from reference import torch_model
+
+        torch_model.cp_gather_and_upconvert_nvfp4_kv_cache(
+            src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+        )

@@ -1,0 +1,64 @@
+"""Targets by name: the built-in ones, installed ones, and `package.module:Class`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from conformance.targets.base import Target
+from conformance.targets.kernels import CudaTarget, HostTarget, why_no_device
+from conformance.targets.models import NumpyTarget, TorchTarget
+
+ENTRY_POINTS = "nvfp4_mla_conformance.targets"
+
+# A name may be followed by a colon and a parameter: torch:cuda, host:DIR.
+BUILT_IN: dict[str, Callable[..., Target]] = {
+    "numpy": NumpyTarget,
+    "torch": TorchTarget,
+    "host": HostTarget,
+    "cuda": CudaTarget,
+}
+
+
+class UnknownTarget(ValueError):
+    """No target has that name."""
+
+
+def installed() -> dict[str, Callable[..., Target]]:
+    """The targets that other distributions declare in the entry-point group nvfp4_mla_conformance.targets."""
+    return {entry.name: lambda entry=entry: entry.load()() for entry in entry_points(group=ENTRY_POINTS)}
+
+
+def resolve(name: str) -> str:
+    """`auto` -> cuda if a device is visible, else host; another name is itself."""
+    if name != "auto":
+        return name
+    return "host" if why_no_device() else "cuda"
+
+
+def find(name: str) -> Target:
+    """The target of a name; UnknownTarget says which names there are."""
+    name = resolve(name)
+    known, _, parameter = name.partition(":")
+    if known in BUILT_IN:
+        try:
+            return BUILT_IN[known](parameter) if parameter else BUILT_IN[known]()
+        except (TypeError, FileNotFoundError) as error:
+            raise UnknownTarget(f"--target is {name!r}, but {error}") from error
+    if name in installed():
+        return installed()[name]()
+    if parameter:
+        return _imported(known, parameter, name)
+    names = ", ".join(["auto", *BUILT_IN, *installed()])
+    raise UnknownTarget(f"--target is {name!r}; allowed are {names}, or package.module:Class")
+
+
+def _imported(module: str, attribute: str, name: str) -> Target:
+    try:
+        target = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError) as error:
+        raise UnknownTarget(f"--target is {name!r}, but {error}") from error
+    if not isinstance(target, Target):
+        raise UnknownTarget(f"--target is {name!r}, which is no conformance.targets.base.Target")
+    return target

@@ -1,0 +1,3 @@
+"""Loads the gate's options and fixtures."""
+
+pytest_plugins = ["conformance.plugin"]

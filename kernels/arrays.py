@@ -1,0 +1,93 @@
+"""One view of NumPy arrays, PyTorch tensors and CuPy arrays: pointer, shape, strides, dtype, device. Nothing is copied.
+
+A library is looked at only if it is imported already: whoever holds one of its arrays has imported it.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class StridedArray:
+    """Where an array's elements lie.
+
+    `pointer` is an address on `device` ("cpu" or "cuda:N"), `strides` count bytes, `dtype` is NumPy's name for it
+    ("uint8", "int32", "bfloat16", or ">i4" where the byte order is not the machine's), `library` is "numpy", "torch" or
+    "cupy". The view does not keep the array alive.
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    itemsize: int
+    device: str
+    readonly: bool
+    library: str
+
+
+def strided(array: object) -> StridedArray:
+    """Return the view of `array`: a NumPy array, a strided PyTorch tensor or a CuPy array. Otherwise TypeError."""
+    if isinstance(array, np.ndarray):
+        return _numpy(array)
+    if _is_instance(array, "torch", "Tensor"):
+        return _torch(array)
+    if _is_instance(array, "cupy", "ndarray"):
+        return _cupy(array)
+    raise TypeError(f"{type(array).__name__} is no NumPy array, PyTorch tensor or CuPy array")
+
+
+def _is_instance(array: object, library: str, type_name: str) -> bool:
+    # The attribute is missing while another thread is still importing the library.
+    kind = getattr(sys.modules.get(library), type_name, None)
+    return kind is not None and isinstance(array, kind)
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    # np.dtype(">i4").name is "int32", which would hide the wrong byte order.
+    return dtype.name if dtype.isnative else dtype.str
+
+
+def _numpy(array: np.ndarray[Any, Any]) -> StridedArray:
+    return StridedArray(
+        pointer=array.ctypes.data,
+        shape=array.shape,
+        strides=array.strides,
+        dtype=_dtype_name(array.dtype),
+        itemsize=array.itemsize,
+        device="cpu",
+        readonly=not array.flags.writeable,
+        library="numpy",
+    )
+
+
+def _torch(tensor: Any) -> StridedArray:
+    if str(tensor.layout) != "torch.strided":
+        raise TypeError(f"{tensor.layout} tensor has no strides")
+    itemsize = int(tensor.element_size())
+    return StridedArray(
+        pointer=int(tensor.data_ptr()),
+        shape=tuple(int(extent) for extent in tensor.shape),
+        strides=tuple(int(stride) * itemsize for stride in tensor.stride()),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        itemsize=itemsize,
+        device=str(tensor.device),
+        readonly=False,
+        library="torch",
+    )
+
+
+def _cupy(array: Any) -> StridedArray:
+    return StridedArray(
+        pointer=int(array.data.ptr),
+        shape=tuple(array.shape),
+        strides=tuple(array.strides),
+        dtype=_dtype_name(array.dtype),
+        itemsize=int(array.itemsize),
+        device=f"cuda:{array.device.id}",
+        readonly=False,
+        library="cupy",
+    )

@@ -1,0 +1,88 @@
+"""The gather kernels there are, by name, and the struct that tells one what to do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernels.checks import GatherCall
+
+
+@dataclass(frozen=True)
+class GatherKernel:
+    """One gather kernel: where it is, how it is launched, what memory it accepts.
+
+    `source` is the CUDA file below a sources root, `symbol` the `__global__` function in it; `symbol` + "_host" is its
+    C++ entry in `host_source`. `block` is the (x, y) size of a thread block, one row of dst for each y. The alignments
+    are in bytes and bind addresses and strides (GATHER-12).
+    """
+
+    name: str
+    source: str
+    host_source: str
+    symbol: str
+    block: tuple[int, int]
+    cache_alignment: int
+    dst_alignment: int
+
+    def blocks(self, rows: int) -> int:
+        """Return how many thread blocks cover `rows` rows, rows >= 1."""
+        return -(-rows // self.block[1])
+
+
+KERNELS = {
+    kernel.name: kernel
+    for kernel in (
+        GatherKernel(
+            name="plain",
+            source="cuda/nvfp4_gather.cu",
+            host_source="host/nvfp4_gather.cpp",
+            symbol="nvfp4_gather_plain",
+            block=(32, 4),
+            cache_alignment=1,  # it loads single bytes
+            dst_alignment=4,  # it stores two bf16 at once
+        ),
+    )
+}
+
+# GatherArgs of kernels/cuda/gather_args.cuh: the same members in the same order, 8 bytes each.
+GATHER_ARGS = np.dtype(
+    [
+        ("src_cache", np.uint64),
+        ("dst", np.uint64),
+        ("block_table", np.uint64),
+        ("workspace_starts", np.uint64),
+        ("seq_starts", np.uint64),
+        ("num_rows", np.int64),
+        ("num_requests", np.int64),
+        ("block_size", np.int64),
+        ("cache_block_stride", np.int64),
+        ("cache_record_stride", np.int64),
+        ("table_row_stride", np.int64),
+        ("table_columns", np.int64),
+        ("dst_row_stride", np.int64),
+    ]
+)
+
+
+def pack(call: GatherCall) -> np.ndarray[Any, np.dtype[np.void]]:
+    """Return GatherArgs for a checked call, as a 0-d structured array of dtype GATHER_ARGS.
+
+    CuPy passes such an array to a kernel by value; `.ctypes.data` is a pointer to it for C.
+    """
+    cache, dst, table = call.src_cache, call.dst, call.block_table
+    args = np.zeros((), GATHER_ARGS)
+    args["src_cache"] = cache.pointer
+    args["dst"] = dst.pointer
+    args["block_table"] = table.pointer
+    args["workspace_starts"] = call.workspace_starts.pointer
+    args["seq_starts"] = 0 if call.seq_starts is None else call.seq_starts.pointer
+    args["num_rows"] = dst.shape[0]
+    args["num_requests"] = call.batch_size
+    args["block_size"] = cache.shape[1]
+    args["cache_block_stride"] = cache.strides[0]
+    args["cache_record_stride"] = cache.strides[1]
+    args["table_row_stride"] = table.strides[0] // table.itemsize
+    args["table_columns"] = table.shape[1]
+    args["dst_row_stride"] = dst.strides[0] // dst.itemsize
+    return args

@@ -1,0 +1,106 @@
+"""The CUDA sources as a cubin for any architecture, by NVRTC through CuPy; no GPU and no driver are needed."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels import headers, sources
+from kernels.cache import BuildError
+from kernels.catalog import KERNELS
+from kernels.host_build import explain
+from kernels.layout import NVFP4_DS_MLA
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """A compiled kernel: an ELF image for one architecture, and what the compiler said about it (often nothing)."""
+
+    image: bytes
+    log: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything one compilation depends on. `key` is a SHA-256 in hex over all of it; `arch` is like "sm_100a"."""
+
+    arch: str
+    source: Path
+    options: tuple[str, ...]
+    compiler: str
+    sources_sha256: str
+    key: str
+
+    def compile(self) -> Cubin:
+        """Run NVRTC; raises BuildError with its first lines."""
+        nvrtc = _nvrtc()
+        program = nvrtc.createProgram(self.source.read_text(), self.source.name, (), ())
+        try:
+            try:
+                nvrtc.compileProgram(program, self.options)
+            except nvrtc.NVRTCError as error:
+                log = nvrtc.getProgramLog(program) or str(error)
+                raise BuildError(explain(f"{self.compiler} cannot build {self.source} for {self.arch}", log)) from None
+            return Cubin(restore_last_byte(nvrtc.getCUBIN(program)), nvrtc.getProgramLog(program))
+        finally:
+            nvrtc.destroyProgram(program)
+
+
+def recipe(arch: str, root: Path | None = None, kernel: str = "plain") -> Recipe:
+    """Return how to compile the kernel of that name for `arch`, such as "sm_90", "sm_100a", "sm_103a" or "sm_120a".
+
+    Raises BuildError without CuPy or NVRTC, headers.MissingHeaders without CUDA headers.
+    """
+    root = sources.sources_root(root)
+    nvrtc = _nvrtc()
+    version = nvrtc.getVersion()
+    includes = headers.include_dirs(headers.NVRTC_NEEDS, cuda_major=version[0], fallbacks=_bundled_with_cupy())
+    source = root / KERNELS[kernel].source
+    compiler = "NVRTC {}.{}".format(*version)
+    flags = (f"-arch={arch}", "-std=c++17", *NVFP4_DS_MLA.defines())
+    paths = (f"-I{source.parent}", *(f"-I{folder}" for folder in includes))
+    return Recipe(
+        arch=arch,
+        source=source,
+        options=(*flags, *paths),
+        compiler=compiler,
+        sources_sha256=sources.sources_sha256(root),
+        key=sources.build_key(root, source.name, *flags, compiler, headers.fingerprint(includes)),
+    )
+
+
+def compile_for(arch: str, root: Path | None = None, kernel: str = "plain") -> Cubin:
+    """Compile the kernel of that name for `arch`. Errors as `recipe` and `Recipe.compile` raise them."""
+    return recipe(arch, root, kernel).compile()
+
+
+def restore_last_byte(image: bytes) -> bytes:
+    """Return the whole ELF image, given one as CuPy's getCUBIN returns it: without its last byte.
+
+    The driver does not miss the byte; disassemblers refuse the file. What ends the image is a table whose last field is
+    a small 64-bit number, so that the byte is 0. Raises BuildError if the image is shorter still.
+    """
+    program_headers, section_headers = struct.unpack_from("<QQ", image, 32)
+    program_size, programs, section_size, sections = struct.unpack_from("<HHHH", image, 54)
+    size = max(program_headers + program_size * programs, section_headers + section_size * sections)
+    if len(image) < size - 1:
+        raise BuildError(f"NVRTC's cubin has {len(image)} bytes where its header tells of {size}")
+    return image.ljust(size, b"\0")
+
+
+def _nvrtc() -> Any:
+    try:
+        from cupy.cuda import nvrtc
+
+        nvrtc.getVersion()  # the library itself is loaded here
+    except (ImportError, RuntimeError) as error:
+        advice = "run `pip install cupy-cuda13x 'cuda-toolkit[nvrtc,cudart]'`"
+        raise BuildError(f"compiling CUDA needs CuPy and NVRTC: {error}; {advice}") from error
+    return nvrtc
+
+
+def _bundled_with_cupy() -> tuple[Path, ...]:
+    # CuPy brings nv/target, which its own kernels need too, so that nvidia-cuda-cccl is not missed.
+    import cupy
+
+    return (Path(cupy.__file__).parent / "_core/include/cupy/_cccl/libcudacxx",)

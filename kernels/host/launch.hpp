@@ -1,0 +1,66 @@
+// Just enough of CUDA's execution model to run a kernel as ordinary C++: each thread of each block in turn.
+//
+// It suits kernels in which no thread waits for another: no barriers, no shuffles, no shared memory.
+#pragma once
+
+#include <vector_types.h>
+
+#include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+static thread_local uint3 threadIdx;
+static thread_local uint3 blockIdx;
+static thread_local dim3 blockDim;
+static thread_local dim3 gridDim;
+
+#define HOST_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace host {
+namespace {  // internal, so that several builds of these sources can be loaded into one process
+
+// Grids smaller than this stay on the calling thread: starting threads would cost more than the work, and the suite
+// makes many thousands of small launches.
+constexpr long long kSmallGrid = 64;
+constexpr long long kBlocksAtATime = 16;
+
+template <class Kernel, class Args>
+void run_block(Kernel kernel, long long block_index, const Args& args) {
+    blockIdx = uint3{static_cast<unsigned>(block_index), 0, 0};
+    for (unsigned y = 0; y < blockDim.y; ++y) {
+        for (unsigned x = 0; x < blockDim.x; ++x) {
+            threadIdx = uint3{x, y, 0};
+            kernel(args);
+        }
+    }
+}
+
+// Runs `kernel` with a one-dimensional grid of `blocks` blocks of `width` x `height` threads, and returns when all of
+// them are done.
+template <class Kernel, class Args>
+void launch(Kernel kernel, long long blocks, unsigned width, unsigned height, const Args& args) {
+    std::atomic<long long> next{0};
+    const auto work = [&] {
+        gridDim = dim3(static_cast<unsigned>(blocks));
+        blockDim = dim3(width, height);
+        for (long long first = next.fetch_add(kBlocksAtATime); first < blocks; first = next.fetch_add(kBlocksAtATime)) {
+            const long long end = std::min(blocks, first + kBlocksAtATime);
+            for (long long block = first; block < end; ++block) run_block(kernel, block, args);
+        }
+    };
+    std::vector<std::thread> helpers;
+    if (blocks >= kSmallGrid) {
+        try {
+            for (unsigned n = 1; n < std::thread::hardware_concurrency(); ++n) helpers.emplace_back(work);
+        } catch (const std::system_error&) {
+            // A machine that gives no further thread is slower and no less right: this thread takes what is left.
+        }
+    }
+    work();
+    for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace
+}  // namespace host

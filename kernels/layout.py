@@ -1,0 +1,51 @@
+"""The layout of a cache record, as data: the one place its numbers are written (RECORD-1 to RECORD-4)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RecordLayout:
+    """Where the parts of one token's record lie. Offsets and sizes count bytes, ranks and dimensions count elements.
+
+    The CUDA sources get these numbers as macros and check with static_assert that the parts abut and fill the record.
+    """
+
+    name: str
+    kv_lora_rank: int
+    qk_rope_head_dim: int
+    scale_block: int
+    latent_offset: int
+    rope_offset: int
+    scale_offset: int
+    record_bytes: int
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of a gathered row: the latent, then the RoPE key (GATHER-5)."""
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+    def defines(self) -> tuple[str, ...]:
+        """Return the -D options that tell a compiler this layout; kernels/cuda/nvfp4_record.cuh reads them."""
+        numbers = {
+            "RECORD_BYTES": self.record_bytes,
+            "LATENT_OFFSET": self.latent_offset,
+            "ROPE_OFFSET": self.rope_offset,
+            "SCALE_OFFSET": self.scale_offset,
+            "KV_LORA_RANK": self.kv_lora_rank,
+            "QK_ROPE_HEAD_DIM": self.qk_rope_head_dim,
+            "SCALE_BLOCK": self.scale_block,
+            "ROW_ELEMENTS": self.row_elements,
+        }
+        return tuple(f"-DNVFP4_{name}={number}" for name, number in numbers.items())
+
+
+NVFP4_DS_MLA = RecordLayout(
+    name="nvfp4_ds_mla",
+    kv_lora_rank=512,
+    qk_rope_head_dim=64,
+    scale_block=16,
+    latent_offset=0,
+    rope_offset=256,
+    scale_offset=320,
+    record_bytes=352,
+)

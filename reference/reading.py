@@ -1,0 +1,48 @@
+"""READ: from packed records to bf16 rows (SPEC.md READ-1 to READ-6)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from reference.records import Field, RecordLayout
+from reference.scalars import Bf16Bits, MiniFloat, bf16_from_f32
+
+Records = npt.NDArray[np.uint8]
+
+_ALL_BYTES = np.arange(256, dtype=np.uint8)
+
+
+def read_records(layout: RecordLayout, records: Records) -> Bf16Bits:
+    """uint8 [N, layout.nbytes] -> uint16 bf16 encodings [N, layout.row]: latent, then RoPE key (READ-1 to 6)."""
+    return np.concatenate([read_latent(layout, records), read_rope(layout, records)], axis=1)
+
+
+def read_latent(layout: RecordLayout, records: Records) -> Bf16Bits:
+    """uint8 [N, layout.nbytes] -> uint16 [N, layout.latent.count]: code times scale (READ-1, 3, 4, 6)."""
+    latent, scales = layout.latent, layout.scales
+    scale_bytes = scales.in_order(_bytes_of(scales, records)).astype(np.intp)
+    latent_bytes = _bytes_of(latent, records).reshape(len(records), scales.count, -1)
+    pairs = _products(latent.scalar, scales.scalar, latent.per_byte)[scale_bytes[..., None] << 8 | latent_bytes]
+    return latent.in_order(pairs.view(np.uint16).reshape(len(records), latent.count))
+
+
+def read_rope(layout: RecordLayout, records: Records) -> Bf16Bits:
+    """uint8 [N, layout.nbytes] -> uint16 [N, layout.rope.count]: the bytes' values, unscaled (READ-2, 3, 5, 6)."""
+    stored = bf16_from_f32(layout.rope.scalar.values)[_bytes_of(layout.rope, records)]
+    return layout.rope.in_order(stored)
+
+
+def _bytes_of(field: Field, records: Records) -> Records:
+    return records[:, field.offset : field.end]
+
+
+@lru_cache
+def _products(code: MiniFloat, scale: MiniFloat, per_byte: int) -> npt.NDArray[np.uint32]:
+    """[65,536]: for scale byte * 256 + latent byte, the bf16 products of the latent byte's codes, side by side."""
+    width = 8 // per_byte
+    codes = np.stack([_ALL_BYTES >> width * i & (1 << width) - 1 for i in range(per_byte)], axis=-1)
+    products = scale.values[:, None, None] * code.decode(codes)  # exact in float32
+    return bf16_from_f32(products).reshape(-1, per_byte).view(np.dtype(f"u{2 * per_byte}")).ravel()

@@ -1,0 +1,78 @@
+"""SCALAR: the number formats e2m1, e4m3 and bf16 (SPEC.md SCALAR-1 to SCALAR-8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Codes = npt.NDArray[np.uint8]
+Bf16Bits = npt.NDArray[np.uint16]
+
+BF16_NAN = np.uint16(0x7FFF)
+
+
+@dataclass(frozen=True)
+class MiniFloat:
+    """A sign-magnitude format of at most eight bits, given by the magnitudes of its non-negative finite codes.
+
+    Magnitudes ascend, so that a code's order is its magnitude's. `nan_code` is what a NaN becomes; codes of either sign
+    from `first_nan` on are NaN (none, if that is the sign bit itself).
+    """
+
+    name: str
+    sign_bit: int
+    magnitudes: tuple[float, ...]
+    nan_code: int
+
+    @property
+    def first_nan(self) -> int:
+        """The first code after the finite non-negative ones."""
+        return len(self.magnitudes)
+
+    @property
+    def values(self) -> Floats:
+        """float32 [2 * sign_bit]: the value of every code (SCALAR-1, SCALAR-4)."""
+        half = np.full(self.sign_bit, np.nan, np.float32)
+        half[: self.first_nan] = self.magnitudes
+        return np.concatenate([half, -half])
+
+    def decode(self, codes: Codes) -> Floats:
+        """uint8 codes of any shape -> float32 values of the same shape (SCALAR-1, SCALAR-4)."""
+        return self.values[codes]
+
+    def encode(self, x: npt.ArrayLike) -> Codes:
+        """float32 of any shape -> uint8 codes: nearest, ties to even, saturating (SCALAR-2, 3, 5, 6)."""
+        numbers = np.asarray(x, np.float32)
+        magnitudes = np.array(self.magnitudes, np.float32)
+        ties = (magnitudes[:-1] + magnitudes[1:]) / 2  # exact: one more mantissa bit than the format has
+        below = np.searchsorted(ties, np.abs(numbers)).astype(np.uint8)
+        on_tie = np.abs(numbers) == np.append(ties, np.inf)[below]
+        code = np.where(on_tie & (below < len(ties)), below + (below & 1), below)
+        signed = code | np.where(np.signbit(numbers), self.sign_bit, 0)
+        return np.where(np.isnan(numbers), self.nan_code, signed).astype(np.uint8)
+
+
+def _e4m3_magnitude(code: int) -> float:
+    exponent, mantissa = code >> 3, code & 7
+    return mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
+
+
+E2M1 = MiniFloat("e2m1", 0x8, (0, 0.5, 1, 1.5, 2, 3, 4, 6), nan_code=0x7)
+E4M3 = MiniFloat("e4m3", 0x80, tuple(_e4m3_magnitude(code) for code in range(0x7F)), nan_code=0x7F)
+
+
+def bf16_from_f32(x: npt.ArrayLike) -> Bf16Bits:
+    """float32 of any shape -> uint16 bf16 encodings: nearest even, NaN to 0x7FFF (SCALAR-7, SCALAR-8)."""
+    numbers = np.asarray(x, np.float32)
+    bits = numbers.view(np.uint32)
+    # Just under half of the discarded part, plus the kept part's last bit, carries exactly where rounding goes up.
+    rounded = ((bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return np.where(np.isnan(numbers), BF16_NAN, rounded)
+
+
+def f32_from_bf16(bits: Bf16Bits) -> Floats:
+    """uint16 bf16 encodings of any shape -> float32, exact."""
+    return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(np.float32)
