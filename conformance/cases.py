@@ -12,7 +12,20 @@ from conformance.generation import Geometry, realize
 from conformance.records import every_triple, token_unique
 from fixtures.cases import Arrangement, GatherCase
 
+Named = Callable[[], GatherCase | list[GatherCase]]
+
 HALF_GIB = 1 << 29
+
+STRIDED = {
+    "blocks apart": Arrangement(cache_block_slack=352),
+    "blocks apart by less than a record": Arrangement(cache_block_slack=16),
+    "records apart": Arrangement(cache_record_slack=160),
+    "blocks and records apart": Arrangement(cache_block_slack=1024, cache_record_slack=16),
+    "table rows apart": Arrangement(table_row_slack=3),
+    "dst rows apart": Arrangement(dst_row_slack=8),
+    "dst a slice of a workspace of twice the width": Arrangement(dst_row_slack=576),
+    "arrays off the boundary of a cache line": Arrangement(cache_shift=16, dst_shift=48),
+}
 
 
 def with_records(case: GatherCase, records_by_row: np.ndarray) -> GatherCase:
@@ -133,12 +146,24 @@ def table_above_two_gib() -> GatherCase:
     return realize(Geometry(2, (3, 2), (1, 0), arrangement=far), 15, origin="table row above 2^31 bytes")
 
 
+def strided_gather(how: Arrangement) -> GatherCase:
+    """One gather, in the arrangement asked for."""
+    geometry = Geometry(4, (5, 0, 9), (3, 1, 6), extra_columns=1, extra_blocks=2, arrangement=how)
+    return realize(geometry, 16, origin="strides")
+
+
 def the_proof() -> GatherCase:
     """Every (position, latent byte, scale byte) and every (position, RoPE byte) in one gather of 65,536 rows."""
     return rows_of(every_triple(), "every triple")
 
 
-NAMED: tuple[Callable[[], GatherCase | list[GatherCase]], ...] = (
+def cases_of(named: Named) -> list[GatherCase]:
+    """The one case or the several of an entry of NAMED."""
+    cases = named()
+    return cases if isinstance(cases, list) else [cases]
+
+
+NAMED: tuple[Named, ...] = (
     starts_end_at_the_last_column,
     many_short_requests_beside_a_far_start,
     second_chunk_of_an_unaligned_budget,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from conformance.faults.catalogue import Fault
 from conformance.observe import Observation
 from fixtures.cases import GatherCase
 from reference.scalars import Bf16Bits, f32_from_bf16
@@ -53,6 +56,12 @@ def bits_text(bits: int) -> str:
     """An encoding of bf16 and its value."""
     value = float(f32_from_bf16(np.array(bits, np.uint16)))
     return f"0x{bits:04X} {'NaN' if value != value else f'{value:+g}'}"
+
+
+def fault_lines(faults: Sequence[Fault]) -> list[str]:
+    """The known faults that predict the whole of dst bit for bit."""
+    named = [f"explained exactly by: {fault.sentence} (fault {fault.name})" for fault in faults]
+    return named or ["no known fault explains it"]
 
 
 def stray_lines(case: GatherCase, seen: Observation) -> list[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from conformance.explain import mismatch_lines, stray_lines
+from conformance.explain import fault_lines, mismatch_lines, stray_lines
+from conformance.faults.catalogue import Fault
+from conformance.faults.diagnosis import explain
 from conformance.observe import Observation, observe, patterns, wrong_elements
 from conformance.targets.base import GATHER, GATHER_STARTS, Target
 from fixtures.cases import GatherCase
@@ -14,7 +16,12 @@ from reference.scalars import Bf16Bits
 
 
 class Differs(AssertionError):
-    """A target did not do what SPEC.md says; the text says where."""
+    """A target did not do what SPEC.md says; the text says where, `explained_by` which faults predict it exactly."""
+
+    def __init__(self, text: str, explained_by: Sequence[str] = ()) -> None:
+        """`text` is what a person reads."""
+        super().__init__(text)
+        self.explained_by = tuple(explained_by)
 
 
 class Crashed(AssertionError):
@@ -51,8 +58,8 @@ class Judge:
     target: Target
     clauses: Sequence[str] = ()
     count: Count = field(default_factory=Count)
-    diagnose: Callable[[GatherCase, Observation], list[str]] = lambda case, seen: []
-    """Given a case whose values differ, names the known faults that explain them."""
+    diagnose: Callable[[GatherCase, Observation], list[Fault]] = explain
+    """Given a case whose values differ, finds the known faults that predict them."""
 
     def __call__(self, case: GatherCase) -> None:
         """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
@@ -86,7 +93,8 @@ class Judge:
 
     def compare(self, case: GatherCase, expected: Bf16Bits, seen: Observation) -> None:
         """Raise Differs for a wrong element, a stray write or a changed input."""
-        lines = []
+        lines: list[str] = []
+        faults: list[Fault] = []
         if case.batch_size == 0:
             wrong = wrong_elements(expected, seen.dst[:0], self.target.nan)
             if (seen.dst != seen.poison.dst).any():
@@ -94,10 +102,11 @@ class Judge:
         else:
             wrong = wrong_elements(expected, seen.dst, self.target.nan)
         if wrong.any():
-            lines += mismatch_lines(case, expected, seen, wrong) + self.diagnose(case, seen)
+            faults = self.diagnose(case, seen)
+            lines += [*mismatch_lines(case, expected, seen, wrong), *fault_lines(faults)]
         lines += stray_lines(case, seen)
         if lines:
-            raise Differs(self.text("differs", [*lines, repr(case)]))
+            raise Differs(self.text("differs", [*lines, repr(case)]), [fault.name for fault in faults])
 
     def text(self, verdict: str, lines: list[str]) -> str:
         """The lines of a failure under a heading: clauses, verdict, target."""

@@ -123,10 +123,8 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
-    """Judges cases in the name of the test's clauses; a difference is diagnosed."""
-    from conformance.faults.diagnosis import explain
-
-    judge = Judge(target, _clauses(request.node), diagnose=explain)
+    """Judges cases in the name of the test's clauses."""
+    judge = Judge(target, _clauses(request.node))
     request.node.stash[JUDGE] = judge
     return judge
 
@@ -151,6 +149,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "clauses": _clauses(item),
         "verdict": verdict,
         "message": "" if error is None else str(error),
+        "explained_by": getattr(error, "explained_by", ()),
         **({} if count is None else vars(count)),
     }
     report.user_properties = [*report.user_properties, *outcome.items()]
@@ -179,7 +178,8 @@ class Collector:
         """Note the outcome that a report carries."""
         told = dict(report.user_properties)
         if "verdict" in told:
-            told["clauses"] = tuple(told["clauses"])  # type: ignore[arg-type]
+            for listed in ("clauses", "explained_by"):  # which xdist sends as lists
+                told[listed] = tuple(told[listed])  # type: ignore[arg-type]
             self.gate.outcomes.append(Outcome(**told))  # type: ignore[arg-type]
 
     @pytest.hookimpl(optionalhook=True)
@@ -209,6 +209,8 @@ class Collector:
             for outcome in self.gate.of(name):
                 if outcome.verdict in (UNSUPPORTED, NOT_JUDGED):
                     terminalreporter.write_line(f"  {outcome.verdict}: {outcome.test}: {outcome.message}")
+            for fault in self.gate.common_faults(name):
+                terminalreporter.write_line(f"  fault {fault} explains every wrong value, in all tests that saw one")
         args = " ".join(f"--target {name}" for name in self.gate.targets)
         terminalreporter.write_line(
             f"repeat: pytest conformance/gate {args} --profile {self.gate.profile} --seed {self.gate.seed}"

@@ -31,7 +31,13 @@ def _target(gate: Gate, name: str) -> dict[str, Any]:
         "receipt": merged(gate.receipts.get(name, [])),
         "clauses": [_clause(clause, gate.of(name, clause)) for clause in clauses_of(outcomes)],
         "failures": [
-            {"clause": " ".join(o.clauses), "test": o.test, "verdict": o.verdict, "message": o.message}
+            {
+                "clause": " ".join(o.clauses),
+                "test": o.test,
+                "verdict": o.verdict,
+                "message": o.message,
+                "explained_by": list(o.explained_by),
+            }
             for o in outcomes
             if o.verdict != CONFORMS
         ],

@@ -31,6 +31,7 @@ class Outcome:
     rows: int = 0
     elements: int = 0
     message: str = ""
+    explained_by: tuple[str, ...] = ()
 
 
 @dataclass
@@ -56,6 +57,11 @@ class Gate:
     def of(self, target: str, clause: str | None = None) -> list[Outcome]:
         """A target's outcomes, or those among them that touch a clause."""
         return [o for o in self.outcomes if o.target == target and (clause is None or clause in o.clauses)]
+
+    def common_faults(self, target: str) -> list[str]:
+        """The faults that explain each of a target's differences that any fault explains."""
+        explained = [set(outcome.explained_by) for outcome in self.of(target) if outcome.explained_by]
+        return sorted(set.intersection(*explained)) if explained else []
 
     def exit_code(self, pytest_code: int) -> int:
         """pytest's code, unless it is 0 and something was not judged."""

@@ -24,7 +24,7 @@ def read_latent(layout: RecordLayout, records: Records) -> Bf16Bits:
     """uint8 [N, layout.nbytes] -> uint16 [N, layout.latent.count]: code times scale (READ-1, 3, 4, 6)."""
     latent, scales = layout.latent, layout.scales
     scale_bytes = scales.in_order(_bytes_of(scales, records)).astype(np.intp)
-    latent_bytes = _bytes_of(latent, records).reshape(len(records), scales.count, -1)
+    latent_bytes = _bytes_of(latent, records).reshape(len(records), scales.count, layout.block // latent.per_byte)
     pairs = _products(latent.scalar, scales.scalar, latent.per_byte)[scale_bytes[..., None] << 8 | latent_bytes]
     return latent.in_order(pairs.view(np.uint16).reshape(len(records), latent.count))
 

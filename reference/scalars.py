@@ -45,14 +45,15 @@ class MiniFloat:
 
     def encode(self, x: npt.ArrayLike) -> Codes:
         """float32 of any shape -> uint8 codes: nearest, ties to even, saturating (SCALAR-2, 3, 5, 6)."""
-        numbers = np.asarray(x, np.float32)
+        given = np.asarray(x, np.float32)
+        numbers = np.where(np.isnan(given), np.float32(0), given)
         magnitudes = np.array(self.magnitudes, np.float32)
         ties = (magnitudes[:-1] + magnitudes[1:]) / 2  # exact: one more mantissa bit than the format has
         below = np.searchsorted(ties, np.abs(numbers)).astype(np.uint8)
         on_tie = np.abs(numbers) == np.append(ties, np.inf)[below]
         code = np.where(on_tie & (below < len(ties)), below + (below & 1), below)
         signed = code | np.where(np.signbit(numbers), self.sign_bit, 0)
-        return np.where(np.isnan(numbers), self.nan_code, signed).astype(np.uint8)
+        return np.where(np.isnan(given), self.nan_code, signed).astype(np.uint8)
 
 
 def _e4m3_magnitude(code: int) -> float:

@@ -42,18 +42,6 @@ def _rounded_origin(call: Call, request: Ints) -> Ints:
     return origin(call, request) // call.case.block_size * call.case.block_size
 
 
-def _clamped_block(call: Call, request: Ints, token: Ints) -> Ints:
-    size, columns = call.case.block_size, call.case.block_table.shape[1]
-    local = np.arange(call.case.num_rows) - call.starts[request]
-    column = np.minimum(origin(call, request) // size + local // size, columns - 1)
-    return call.at("block_table", request * call.stride("block_table", 0) + column).astype(np.int64)
-
-
-def _local_slot_address(call: Call, block: Ints, token: Ints) -> Ints:
-    local = np.arange(call.case.num_rows) - call.starts[owner(call)]
-    return address(call, block, local)
-
-
 def _used_column_stride(call: Call, request: Ints, token: Ints) -> Ints:
     entry = request * call.case.block_table.shape[1] + token // call.case.block_size
     return call.at("block_table", entry).astype(np.int64)
@@ -136,18 +124,17 @@ FAULTS = (
     ),
     Fault("negative-zero-lost", "-0 written as +0", "READ-3", Gather(finish=_without_negative_zero)),
     Fault("starts-ignored", "seq_starts ignored", "GATHER-2", Gather(origin=lambda call, request: 0 * request)),
-    Fault("start-rounded-down", "a start rounded down to its block", "GATHER-2", Gather(origin=_rounded_origin)),
+    Fault(
+        "start-rounded-down",
+        "a start rounded down to its block, as by shifting the block table by whole blocks",
+        "GATHER-2",
+        Gather(origin=_rounded_origin),
+    ),
     Fault(
         "start-of-the-next-request",
         "the start of the next request used",
         "GATHER-2",
         Gather(origin=lambda call, request: origin(call, request + 1)),
-    ),
-    Fault(
-        "table-shifted-and-clamped",
-        "the block table shifted by whole blocks and clamped to its last column, the rest of a start dropped",
-        "GATHER-2",
-        Gather(block=_clamped_block, address=_local_slot_address),
     ),
     Fault(
         "first-owner",

@@ -11,11 +11,10 @@ from fixtures.cases import GatherCase
 from reference.scalars import Bf16Bits
 
 
-def explain(case: GatherCase, seen: Observation) -> list[str]:
-    """A line for each known fault whose dst equals the observed one bit for bit; one line if there is none."""
+def explain(case: GatherCase, seen: Observation) -> list[Fault]:
+    """The known faults whose dst equals the observed one bit for bit."""
     call = in_memory(case, seen.poison)
-    found = [fault for fault in FAULTS if _predicts(fault, call, seen.dst)]
-    return [f"explained exactly by: {fault.sentence} (fault {fault.name})" for fault in found] or ["no known fault"]
+    return [fault for fault in FAULTS if _predicts(fault, call, seen.dst)]
 
 
 def _predicts(fault: Fault, call: Call, observed: Bf16Bits) -> bool:

@@ -1,17 +1,16 @@
 """PAGE and GATHER: which record each row comes from."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from conformance import small_scope
-from conformance.cases import NAMED
+from conformance.cases import NAMED, Named, cases_of
 from conformance.generation import Geometry, philox, realize
 from conformance.judge import Judge
 from conformance.targets.base import GATHER_STARTS
-from fixtures.cases import GatherCase, packed_starts
+from fixtures.cases import packed_starts
 
 
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-3", "GATHER-5", "PAGE-1")
@@ -25,9 +24,8 @@ def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, requests
 
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-8", "PAGE-1", "PAGE-2", "PAGE-3", "PAGE-4")
 @pytest.mark.parametrize("named", NAMED, ids=lambda named: named.__name__)
-def test_inputs_that_broke_real_kernels(judge: Judge, named: Callable[[], GatherCase | list[GatherCase]]) -> None:
-    cases = named()
-    for case in cases if isinstance(cases, list) else [cases]:
+def test_inputs_that_broke_real_kernels(judge: Judge, named: Named) -> None:
+    for case in cases_of(named):
         judge(case)
 
 

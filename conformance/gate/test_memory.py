@@ -1,35 +1,19 @@
 """PAGE-2, GATHER-5 to GATHER-9: strides, far offsets, and every byte that is not the gather's to touch."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
-from conformance.cases import records_above_two_gib, rows_above_two_gib, table_above_two_gib
+from conformance.cases import STRIDED, records_above_two_gib, rows_above_two_gib, strided_gather, table_above_two_gib
 from conformance.generation import Geometry, realize
 from conformance.judge import Judge
 from fixtures.cases import CONTIGUOUS, Arrangement, GatherCase
-
-GEOMETRY = Geometry(4, (5, 0, 9), (3, 1, 6), extra_columns=1, extra_blocks=2)
-
-STRIDED = {
-    "blocks apart": Arrangement(cache_block_slack=352),
-    "blocks apart by less than a record": Arrangement(cache_block_slack=16),
-    "records apart": Arrangement(cache_record_slack=160),
-    "blocks and records apart": Arrangement(cache_block_slack=1024, cache_record_slack=16),
-    "table rows apart": Arrangement(table_row_slack=3),
-    "dst rows apart": Arrangement(dst_row_slack=8),
-    "dst a slice of a workspace of twice the width": Arrangement(dst_row_slack=576),
-    "arrays off the boundary of a cache line": Arrangement(cache_shift=16, dst_shift=48),
-}
 
 
 @pytest.mark.clause("GATHER-8", "PAGE-2")
 @pytest.mark.parametrize("how", STRIDED.values(), ids=STRIDED)
 def test_strided_arrays_give_what_contiguous_ones_give(judge: Judge, how: Arrangement) -> None:
-    case = realize(GEOMETRY, seed=1)
-    strided = judge.rows(replace(case, arrangement=how))
-    judge.same(strided, judge.rows(replace(case, arrangement=CONTIGUOUS)), "strided, and contiguous")
+    judge.same(judge.rows(strided_gather(how)), judge.rows(strided_gather(CONTIGUOUS)), "strided, and contiguous")
 
 
 @pytest.mark.clause("GATHER-5", "GATHER-6", "GATHER-7")
