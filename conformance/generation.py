@@ -55,9 +55,22 @@ class Geometry:
         return max(0, sum(self.lengths) + self.extra_rows)
 
 
-def philox(seed: int) -> np.random.Generator:
-    """A counter-based generator; equal seeds give equal numbers on every machine."""
-    return np.random.Generator(np.random.Philox(key=seed))
+class Random:
+    """Numbers from Philox's raw stream, which NumPy keeps the same in every release (unlike its distributions)."""
+
+    def __init__(self, seed: int) -> None:
+        """Equal seeds give equal numbers on every machine."""
+        self._philox = np.random.Philox(key=seed)
+
+    def bytes(self, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+        """Uniform bytes."""
+        count = int(np.prod(shape))
+        raw = np.asarray(self._philox.random_raw(-(-count // 8)), "<u8")
+        return raw.view(np.uint8)[:count].reshape(shape)
+
+    def permutation(self, count: int) -> npt.NDArray[np.int32]:
+        """The numbers below `count` in random order."""
+        return np.argsort(self._philox.random_raw(count), kind="stable").astype(np.int32)
 
 
 def realize(
@@ -68,7 +81,7 @@ def realize(
     origin: str = "",
 ) -> GatherCase:
     """A legal case of that geometry, with table and cache bytes drawn from the seed."""
-    random = philox(seed)
+    random = Random(seed)
     starts = packed_starts(geometry.lengths)
     needed = blocks_needed(geometry, starts)
     table = _block_table(geometry, needed, random)
@@ -96,18 +109,18 @@ def blocks_needed(geometry: Geometry, workspace_starts: Int32s) -> npt.NDArray[n
     return np.where(owned > 0, -(-(first + owned) // geometry.block_size), 0)
 
 
-def _block_table(geometry: Geometry, needed: npt.NDArray[np.int64], random: np.random.Generator) -> Int32s:
+def _block_table(geometry: Geometry, needed: npt.NDArray[np.int64], random: Random) -> Int32s:
     columns = max(1, int(needed.max(initial=0))) + geometry.extra_columns
     shape = (len(needed), columns)
     spread = geometry.extra_blocks
     if geometry.table == "shared":  # requests with a common prefix: one row of blocks for all
-        return np.tile(random.permutation(columns + spread)[:columns].astype(np.int32), (len(needed), 1))
+        return np.tile(random.permutation(columns + spread)[:columns], (len(needed), 1))
     count = len(needed) * columns
     blocks = random.permutation(count + spread)[:count] if geometry.table == "scattered" else np.arange(count)
     return blocks.reshape(shape).astype(np.int32)
 
 
-def _bytes(shape: tuple[int, ...], kind: Bytes, random: np.random.Generator) -> npt.NDArray[np.uint8]:
-    if kind == "special":
-        return random.choice(np.array([byte for byte, _ in SPECIAL_BYTES], np.uint8), shape)
-    return random.integers(0, 256, shape, np.uint8)
+def _bytes(shape: tuple[int, ...], kind: Bytes, random: Random) -> npt.NDArray[np.uint8]:
+    drawn = random.bytes(shape)
+    special = np.array([byte for byte, _ in SPECIAL_BYTES], np.uint8)
+    return special[drawn % len(special)] if kind == "special" else drawn

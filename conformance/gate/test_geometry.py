@@ -7,7 +7,7 @@ import pytest
 
 from conformance import small_scope
 from conformance.cases import NAMED, Named, cases_of
-from conformance.generation import Geometry, philox, realize
+from conformance.generation import Geometry, Random, realize
 from conformance.judge import Judge
 from conformance.targets.base import GATHER_STARTS
 from fixtures.cases import packed_starts
@@ -57,7 +57,7 @@ def test_two_parts_make_the_whole_at_every_cut(judge: Judge, cut: int) -> None:
 @pytest.mark.clause("PAGE-5")
 def test_renamed_blocks_change_nothing(judge: Judge) -> None:
     case = realize(Geometry(4, (9, 6), (2, 5), extra_blocks=3), seed=4)
-    new_name = philox(4).permutation(len(case.records)).astype(np.int32)
+    new_name = Random(4).permutation(len(case.records))
     records = np.empty_like(case.records)
     records[new_name] = case.records
     renamed = replace(case, records=records, block_table=new_name[case.block_table])

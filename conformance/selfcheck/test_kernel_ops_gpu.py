@@ -1,0 +1,105 @@
+"""The operator with arrays on a GPU: torch and CuPy, on the caller's stream. Without a GPU these tests are skipped."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from conformance.selfcheck.by_hand import UNTOUCHED, record, row, well_formed
+from conformance.targets.kernels import why_no_device
+from kernels.ops import Operators, cp_gather_and_upconvert_nvfp4_kv_cache
+
+pytestmark = pytest.mark.skipif(why_no_device() is not None, reason=f"no GPU: {why_no_device()}")
+
+EXPECTED = [row(-3.0, 1.5, -1.0)] * 5
+
+
+def filled() -> dict[str, Any]:
+    call = well_formed()
+    call["src_cache"][:] = record(0x2C, 0x3C, 0xB8)
+    return call
+
+
+def on_torch(call: dict[str, Any]) -> dict[str, Any]:
+    arrays = {name: torch.from_numpy(x).cuda() if isinstance(x, np.ndarray) else x for name, x in call.items()}
+    arrays["dst"] = torch.from_numpy(call["dst"].view(np.int16)).cuda().view(torch.bfloat16)
+    return arrays
+
+
+def on_cupy(call: dict[str, Any]) -> dict[str, Any]:
+    import cupy
+
+    return {name: cupy.asarray(x) if isinstance(x, np.ndarray) else x for name, x in call.items()}
+
+
+def bits(dst: torch.Tensor) -> np.ndarray:
+    return np.asarray(dst.view(torch.int16).cpu()).view(np.uint16)
+
+
+def test_torch_tensors_on_a_gpu_are_gathered() -> None:
+    call = on_torch(filled())
+    cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    assert np.array_equal(bits(call["dst"]), EXPECTED)
+
+
+def test_cupy_arrays_are_gathered() -> None:
+    call = on_cupy(filled())
+    cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    assert np.array_equal(call["dst"].get(), EXPECTED)
+
+
+def test_torch_and_cupy_arrays_on_one_gpu_may_be_mixed() -> None:
+    call = {**on_cupy(filled()), "dst": on_torch(filled())["dst"]}
+    torch.cuda.synchronize()
+    cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    assert np.array_equal(bits(call["dst"]), EXPECTED)
+
+
+@pytest.mark.parametrize("argument", ["src_cache", "block_table", "workspace_starts", "seq_starts"])
+def test_an_array_on_the_cpu_beside_those_on_a_gpu_is_refused(argument: str) -> None:
+    call = {**on_torch(filled()), argument: filled()[argument]}
+    with pytest.raises(ValueError, match=f"^{argument}: found device cpu, expected cuda:0"):
+        cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    assert (bits(call["dst"]) == UNTOUCHED).all()
+
+
+def test_it_runs_on_cupys_current_stream() -> None:
+    import cupy
+
+    call = on_cupy(filled())
+    operators = Operators()
+    operators.cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    call["dst"][...] = UNTOUCHED
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()  # what runs on another stream is not captured, and synchronising is an error
+        operators.cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+        graph = stream.end_capture()
+    assert (call["dst"].get() == UNTOUCHED).all()
+    graph.launch(stream)
+    stream.synchronize()
+    assert np.array_equal(call["dst"].get(), EXPECTED)
+
+
+def test_it_runs_on_torchs_current_stream() -> None:
+    call = on_torch(filled())
+    cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    call["dst"].view(torch.int16).fill_(0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    assert (bits(call["dst"]) == 0).all()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert np.array_equal(bits(call["dst"]), EXPECTED)
+
+
+def test_a_receipt_names_the_device_and_what_was_built_for_it() -> None:
+    operators = Operators()
+    operators.cp_gather_and_upconvert_nvfp4_kv_cache(**on_torch(filled()))
+    built = operators.receipt()["devices"]["cuda:0"]
+    assert built["launches"] == 1 and built["local_bytes"] == 0 and built["registers"] > 0
+    major, minor = torch.cuda.get_device_capability()
+    assert built["arch"].removesuffix("a") == f"sm_{major}{minor}"

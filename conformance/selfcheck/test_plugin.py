@@ -1,0 +1,187 @@
+"""The gate as a user runs it: what it says, what it writes, and its exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.selfcheck.running import gate, run
+
+PART = "conformance/gate/test_calls.py"
+
+TARGETS = """
+from conformance.targets.base import GATHER
+from conformance.targets.models import NumpyTarget
+
+
+class WithoutStarts(NumpyTarget):
+    name = "without starts"
+    capabilities = frozenset({GATHER})
+
+
+class Wrong(NumpyTarget):
+    def cp_gather_and_upconvert_nvfp4_kv_cache(self, src_cache, dst, *args, **named):
+        super().cp_gather_and_upconvert_nvfp4_kv_cache(src_cache, dst, *args, **named)
+        dst[:1, 3] ^= 1
+
+
+class Crashes(NumpyTarget):
+    def cp_gather_and_upconvert_nvfp4_kv_cache(self, *args, **named):
+        raise RuntimeError("an illegal memory access was encountered")
+
+
+class Elsewhere(NumpyTarget):
+    def unavailable(self):
+        return "it runs on a machine of another kind"
+
+
+class BrokenMemory(NumpyTarget):
+    @property
+    def memory(self):
+        raise OSError("no memory to speak of")
+
+    @memory.setter
+    def memory(self, value):
+        pass
+"""
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "other_targets.py").write_text(TARGETS)
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+def test_a_target_that_conforms_is_green_and_reported(tmp_path: Path) -> None:
+    done = gate("--target", "numpy", "--report-dir", str(tmp_path / "reports"), "--seed", "7", PART)
+    assert done.returncode == 0, done.stdout
+    assert "gate: conforms" in done.stdout
+    assert "repeat: pytest conformance/gate --target numpy --profile quick --seed 7" in done.stdout
+    report = json.loads((tmp_path / "reports/gate.json").read_text())
+    assert (report["schema"], report["verdict"], report["seed"], report["profile"]) == (1, "conforms", 7, "quick")
+    (target,) = report["targets"]
+    assert target["name"] == "numpy" and target["failures"] == []
+    assert [clause["id"] for clause in target["clauses"]] == ["GATHER-10", "GATHER-11", "GATHER-12"]
+    assert target["clauses"][2]["cases"] == 10 and target["clauses"][2]["rows"] > 0
+    assert "| GATHER-12 | conforms | 10 |" in (tmp_path / "reports/gate.md").read_text()
+
+
+def test_the_header_says_which_target_runs_where() -> None:
+    done = run("pytest", "-p", "no:cacheprovider", "conformance/gate", "--target", "numpy", "--collect-only")
+    assert "target numpy: the golden model, NumPy" in done.stdout
+    assert "gate: profile quick, seed 0" in done.stdout
+
+
+def test_without_a_gpu_the_default_target_is_the_host() -> None:
+    assert "target host: the CUDA sources on the CPU" in run("pytest", "conformance/gate", "--collect-only").stdout
+
+
+def test_a_target_that_cannot_run_here_is_not_judged_and_not_green() -> None:
+    done = gate("--target", "cuda", PART)
+    assert done.returncode == 6, done.stdout
+    assert "gate: not judged" in done.stdout and "cuda: not judged" in done.stdout
+
+
+def test_one_target_not_judged_spoils_the_others_green(others: dict[str, str]) -> None:
+    done = gate("--target", "numpy", "--target", "other_targets:Elsewhere", PART, **others)
+    assert done.returncode == 6, done.stdout
+    assert "numpy: conforms" in done.stdout
+    assert "not judged: conformance/gate/test_calls.py::" in done.stdout
+    assert "it runs on a machine of another kind" in done.stdout
+
+
+def test_a_missing_capability_is_unsupported_and_not_green(others: dict[str, str]) -> None:
+    done = gate("--target", "other_targets:WithoutStarts", "-k", "no_seq_starts or with_starts", **others)
+    assert done.returncode == 6, done.stdout
+    assert "gate: unsupported" in done.stdout and "lacks gather.nvfp4.seq_starts" in done.stdout
+
+
+def test_a_wrong_bit_is_red_and_described(others: dict[str, str], tmp_path: Path) -> None:
+    where = "conformance/gate/test_geometry.py"
+    done = gate("--target", "other_targets:Wrong", "--report-dir", str(tmp_path), where, "-k", "boundaries", **others)
+    assert done.returncode == 1, done.stdout
+    assert "differs  target numpy" in done.stdout
+    assert "element 3 = latent block 0, byte 1 high nibble" in done.stdout
+    assert "no known fault explains it" in done.stdout
+    (failure,) = json.loads((tmp_path / "gate.json").read_text())["targets"][0]["failures"]
+    assert failure["verdict"] == "differs" and "element 3" in failure["message"] and failure["explained_by"] == []
+
+
+def test_a_wrong_bit_in_a_random_case_shrinks_to_one_row(others: dict[str, str]) -> None:
+    done = gate("--target", "other_targets:Wrong", "conformance/gate/test_random.py", "-k", "with_starts", **others)
+    assert done.returncode == 1, done.stdout
+    assert "rows=1, lengths=[1], seq_starts=[0], table=(1, 1), cache=(1, 1, 352), contiguous" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("Crashes", "an illegal memory access was encountered"), ("BrokenMemory", "no memory")]
+)
+def test_a_target_that_raises_has_crashed_and_is_red(name: str, says: str, others: dict[str, str]) -> None:
+    done = gate("--target", f"other_targets:{name}", "-k", "boundaries", **others)
+    assert done.returncode == 1, done.stdout
+    assert "gate: crashed" in done.stdout and says in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nonsense", "--target is 'nonsense'; allowed are auto, numpy, torch, host, cuda"),
+        ("no.such.module:Class", "No module named 'no'"),
+        ("json:JSONDecoder", "no conformance.targets.base.Target"),
+        ("json:NoSuchClass", "NoSuchClass"),
+        ("host:/no/such/folder", "/no/such/folder is no folder of kernel sources"),
+        ("numpy:parameter", "takes 1 positional argument"),
+    ],
+)
+def test_a_name_that_is_no_target_is_a_usage_error(name: str, says: str) -> None:
+    done = gate("--target", name)
+    assert done.returncode == 4
+    assert says in done.stderr and "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("gather.nvfp4", 0), ("cuda", 6), ("sm_100", 6), ("no.such.thing", 6)])
+def test_require_turns_absence_red(wanted: str, code: int) -> None:
+    done = gate("--target", "numpy", "--require", wanted, PART)
+    assert done.returncode == code, done.stdout
+    assert code == 0 or f"--require {wanted}: not there. Available: gather.nvfp4" in done.stdout + done.stderr
+
+
+def test_workers_judge_the_same_cases_as_one_process(tmp_path: Path) -> None:
+    reports = []
+    for workers in ("0", "2"):
+        done = gate("--target", "numpy", "-n", workers, "--report-dir", str(tmp_path), "-k", "random or calls")
+        assert done.returncode == 0, done.stdout
+        reports.append(json.loads((tmp_path / "gate.json").read_text()))
+    assert reports[0]["targets"][0]["clauses"] == reports[1]["targets"][0]["clauses"]
+
+
+def test_another_seed_is_another_set_of_random_cases(tmp_path: Path) -> None:
+    rows = []
+    for seed in ("0", "0", "1"):
+        gate("--target", "numpy", "--seed", seed, "--report-dir", str(tmp_path), "conformance/gate/test_random.py")
+        rows.append(json.loads((tmp_path / "gate.json").read_text())["targets"][0]["clauses"][0]["rows"])
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_receipts_of_workers_add_up(tmp_path: Path) -> None:
+    done = gate("--target", "host", "-n", "2", "--report-dir", str(tmp_path), PART)
+    assert done.returncode == 0, done.stdout
+    receipt = json.loads((tmp_path / "gate.json").read_text())["targets"][0]["receipt"]
+    assert receipt["kernel"] == "nvfp4_gather_plain"
+    assert receipt["launches"] == receipt["devices"]["cpu"]["launches"] > 10
+    assert len(receipt["devices"]["cpu"]["sources_sha256"]) == 64
+
+
+@pytest.mark.parametrize("mark", ["", '@pytest.mark.clause("GATHER-none")\n'])
+def test_a_judging_test_without_a_clause_of_the_specification_is_a_usage_error(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\n\n{mark}def test_it(judge):\n    pass\n")
+    done = run(
+        "pytest", "-p", "conformance.plugin", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)
+    )
+    assert done.returncode == 4
+    assert "SPEC.md has SCALAR-1" in done.stderr
+
+
+def test_tests_that_judge_no_target_are_not_the_gates_business() -> None:
+    done = gate("conformance/selfcheck/test_records.py", "-k", "layout", "--target", "numpy")
+    assert "gate:" not in done.stdout

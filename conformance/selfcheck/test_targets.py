@@ -1,0 +1,72 @@
+"""Targets by name, and the memory they are handed."""
+
+from importlib.metadata import EntryPoint, EntryPoints
+
+import numpy as np
+import pytest
+
+from conformance.memory import ArrayMemory, Memory, TorchMemory
+from conformance.selfcheck.running import run
+from conformance.targets import registry
+from conformance.targets.models import NumpyTarget, TorchTarget
+from fixtures.placement import Placement
+
+
+def test_a_name_finds_a_built_in_target() -> None:
+    assert isinstance(registry.find("numpy"), NumpyTarget)
+    assert registry.find("torch:cuda").name == "torch:cuda"
+    assert registry.find("conformance.targets.models:TorchTarget").name == "torch"
+
+
+def test_an_installed_distribution_may_bring_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = EntryPoint("brought", "conformance.targets.models:TorchTarget", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([brought]).select(group=group))
+    assert isinstance(registry.find("brought"), TorchTarget)
+    with pytest.raises(registry.UnknownTarget, match=r"brought, or package\.module:Class"):
+        registry.find("unknown")
+
+
+@pytest.mark.parametrize("memory", [ArrayMemory(), TorchMemory()], ids=lambda memory: memory.name)
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.int64])
+@pytest.mark.parametrize("poison", [0, 0x5A])
+def test_placed_data_is_read_back_and_surrounded_by_poison(memory: Memory, dtype: type, poison: int) -> None:
+    data: np.ndarray = np.arange(12).reshape(3, 4).astype(dtype)
+    region = memory.place(Placement(data, (7, 1), 10, 20, poison))
+    assert (memory.read(region) == data).all()
+    assert memory.strays(region) == []
+
+
+@pytest.mark.parametrize("memory", [ArrayMemory(), TorchMemory()], ids=lambda memory: memory.name)
+@pytest.mark.parametrize("place", [-10, -1, 4, 6, 11, 18, 37])
+def test_a_stray_write_is_found_where_it_is(memory: Memory, place: int) -> None:
+    region = memory.place(Placement(np.ones((3, 4), np.uint16), (7, 1), 10, 20, 0x5A5A))
+    region.base[region.first + place] = 3
+    assert memory.strays(region) == [place]
+
+
+@pytest.mark.parametrize("memory", [ArrayMemory(), TorchMemory()], ids=lambda memory: memory.name)
+@pytest.mark.parametrize("shift", [0, 2, 16, 254])
+def test_the_first_element_stands_at_the_address_asked_for(memory: Memory, shift: int) -> None:
+    region = memory.place(Placement(np.ones((2, 3), np.uint16), (5, 1), 11, 3, 1, shift))
+    address = region.view.ctypes.data if isinstance(region.view, np.ndarray) else region.view.data_ptr()
+    assert address % 256 == shift
+
+
+def test_the_command_line_lists_the_targets_and_says_why_one_is_not_judged() -> None:
+    done = run("conformance", "targets")
+    assert done.returncode == 0
+    for name in ("numpy", "torch", "host", "cuda"):
+        assert f"\n {name} " in done.stdout
+    assert "not judged:" in done.stdout and "gather.nvfp4.seq_starts" in done.stdout
+    assert "auto is host here" in done.stdout
+
+
+def test_the_command_line_benches_a_target_against_another() -> None:
+    done = run("conformance", "bench", "--rows", "500", "--repeats", "1", "--target", "numpy", "--target", "torch")
+    assert done.returncode == 0 and "rows/s" in done.stdout and " 1.00" in done.stdout
+
+
+@pytest.mark.parametrize("command", [["targets", "--target", "no"], ["bench", "--rows", "0"], ["no"]])
+def test_bad_arguments_of_the_command_line_are_a_usage_error_without_a_traceback(command: list[str]) -> None:
+    done = run("conformance", *command)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "Error" in done.stderr
