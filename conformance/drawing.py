@@ -36,7 +36,7 @@ def for_each(cases: st.SearchStrategy[GatherCase], count: int, seed: int, check:
 
 @contextmanager
 def _whatever_is_imported() -> Iterator[None]:
-    # hypothesis mixes in the integers that stand in the source of every imported module of the project, so that whatever
+    # hypothesis mixes in the integers that stand in the source of every imported module of the project, so that what
     # else a worker has imported would change the cases. It has no setting for that; test_drawing.py sees if this fails.
     inside = vars(providers)
     if "_get_local_constants" not in inside:  # a release before or after those that do so
