@@ -74,10 +74,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Which target runs where, and what it takes to repeat the run."""
     lines = [f"gate: profile {config.getoption('--profile')}, seed {config.getoption('--seed')}"]
-    for name, target in config.stash[TARGETS].items():
-        reason = target.unavailable()
-        lines.append(f"target {name}: {f'not judged: {reason}' if reason else target.describe()}")
-    return lines
+    return [*lines, *(f"target {name}: {_where(target)}" for name, target in config.stash[TARGETS].items())]
+
+
+def _where(target: Target) -> str:
+    reason = target.unavailable()
+    return f"not judged: {reason}" if reason else target.describe()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -205,10 +207,10 @@ class Collector:
             return
         terminalreporter.section(f"gate: {self.gate.verdict}")
         for name in self.gate.targets:
-            terminalreporter.write_line(summary_line(self.gate, name))
-            for outcome in self.gate.of(name):
-                if outcome.verdict in (UNSUPPORTED, NOT_JUDGED):
-                    terminalreporter.write_line(f"  {outcome.verdict}: {outcome.test}: {outcome.message}")
+            terminalreporter.write_line(f"target {name}: {_where(self.config.stash[TARGETS][name])}")
+            terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
+            for verdict, reason, tests in self.gate.unjudged(name):
+                terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
             for fault in self.gate.common_faults(name):
                 terminalreporter.write_line(f"  fault {fault} explains every wrong value, in all tests that saw one")
         args = " ".join(f"--target {name}" for name in self.gate.targets)

@@ -81,7 +81,7 @@ def as_markdown(gate: Gate) -> str:
     for name in gate.targets:
         outcomes = gate.of(name)
         lines += [
-            f"## {summary_line(gate, name)}",
+            f"## {name}: {summary_line(gate, name)}",
             "",
             "| clause | verdict | cases | rows | elements |",
             "|---|---|--:|--:|--:|",
@@ -101,7 +101,7 @@ def summary_line(gate: Gate, name: str) -> str:
     outcomes = gate.of(name)
     counts = [sum(getattr(outcome, what) for outcome in outcomes) for what in ("cases", "rows", "elements")]
     return (
-        f"{name}: {worst(o.verdict for o in outcomes)}: {len(clauses_of(outcomes))} clauses, {len(outcomes)} tests, "
+        f"{worst(o.verdict for o in outcomes)}: {len(clauses_of(outcomes))} clauses, {len(outcomes)} tests, "
         "{:,} cases, {:,} rows, {:,} elements".format(*counts)
     )
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from conformance.generation import Geometry, realize
 from conformance.judge import Differs, Judge
-from conformance.observe import wrong_elements
+from conformance.memory import Region
+from conformance.observe import look, wrong_elements
 from fixtures.cases import GatherCase, packed_starts
 from fixtures.placement import POISONS, Placement, place
 from reference.paging import row_sources
@@ -54,44 +55,39 @@ def batches(block_size: int, requests: int) -> Iterator[Batch]:
 
 def judge_batch(judge: Judge, batch: Batch) -> None:
     """Raise Differs at the first call that does not conform, or for a write outside of all calls' rows."""
-    expected = expected_memory(batch)
-    target, count = judge.target, len(batch.lengths)
-    regions = {name: target.memory.place(placement) for name, placement in place(batch.case, POISONS[0]).items()}
-    inputs = {name: target.memory.place(placement) for name, placement in _starts(batch).items()}
-    dst = target.memory.place(_packed(expected.blank))
-    for call in range(count):
-        requests, rows = len(batch.lengths[call]), sum(batch.lengths[call])
-        starts = inputs["seq_starts"].view[call, :requests] if batch.starts[call] is not None else None
-        target.cp_gather_and_upconvert_nvfp4_kv_cache(
-            regions["src_cache"].view,
-            dst.view[call, :rows],
-            regions["block_table"].view,
-            inputs["workspace_starts"].view[call, :requests],
-            requests,
-            starts,
-        )
+    expected, target = expected_dst(batch), judge.target
+    blank = np.full_like(expected, POISONS[0].dst)
+    placements = {**place(batch.case, POISONS[0]), **_starts(batch), "dst": _packed(blank)}
+    regions = {name: target.memory.place(placement) for name, placement in placements.items()}
+    for call in range(len(batch.lengths)):
+        _gather(judge, batch, call, regions)
     target.memory.synchronize()
-    wrong = wrong_elements(expected.filled, target.memory.read(dst), target.nan)
+    seen = look(target, regions, POISONS[0])
+    wrong = wrong_elements(expected, seen.dst, target.nan)
     if wrong.any():
         call = int(np.argwhere(wrong)[0][0])
         judge(batch.single(call))
         raise Differs(judge.text("differs", [f"rows beyond T were written: {batch.single(call)!r}"]))
-    if target.memory.strays(dst):
-        raise Differs(judge.text("differs", ["dst: written outside of all calls' rows"]))
+    if seen.strays or seen.changed:
+        raise Differs(judge.text("differs", [f"written outside of all calls' rows: {seen.strays} {seen.changed}"]))
     rows = sum(sum(lengths) for lengths in batch.lengths)
-    judge.count.add(rows, rows * batch.case.layout.row, cases=count)
+    judge.count.add(rows, rows * batch.case.layout.row, cases=len(batch.lengths))
 
 
-@dataclass(frozen=True)
-class Memory:
-    """dst of all calls, uint16 [calls, rows, 576], before and after: a row of poison follows each call's own."""
+def _gather(judge: Judge, batch: Batch, call: int, regions: dict[str, Region]) -> None:
+    requests, rows = len(batch.lengths[call]), sum(batch.lengths[call])
+    judge.target.cp_gather_and_upconvert_nvfp4_kv_cache(
+        regions["src_cache"].view,
+        regions["dst"].view[call, :rows],
+        regions["block_table"].view,
+        regions["workspace_starts"].view[call, :requests],
+        requests,
+        None if batch.starts[call] is None else regions["seq_starts"].view[call, :requests],
+    )
 
-    blank: npt.NDArray[np.uint16]
-    filled: npt.NDArray[np.uint16]
 
-
-def expected_memory(batch: Batch) -> Memory:
-    """The golden model's dst of all calls: the cache is read once, and its rows are dealt out."""
+def expected_dst(batch: Batch) -> npt.NDArray[np.uint16]:
+    """The golden model's dst, uint16 [calls, rows, 576]: the rows of a call, and poison behind them."""
     case, layout = batch.case, batch.case.layout
     read = read_records(layout, case.records.reshape(-1, layout.nbytes)).reshape(*case.records.shape[:2], layout.row)
     shape = (len(batch.lengths), max(map(sum, batch.lengths)) + 1, layout.row)
@@ -99,7 +95,7 @@ def expected_memory(batch: Batch) -> Memory:
     for call, (lengths, starts) in enumerate(zip(batch.lengths, batch.starts, strict=True)):
         source = row_sources(packed_starts(lengths), starts, case.block_size, sum(lengths))
         filled[call, : sum(lengths)] = read[case.block_table[source.request, source.column], source.slot]
-    return Memory(np.full(shape, POISONS[0].dst, np.uint16), filled)
+    return filled
 
 
 def _starts(batch: Batch) -> dict[str, Placement]:

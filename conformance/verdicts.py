@@ -63,6 +63,14 @@ class Gate:
         explained = [set(outcome.explained_by) for outcome in self.of(target) if outcome.explained_by]
         return sorted(set.intersection(*explained)) if explained else []
 
+    def unjudged(self, target: str) -> list[tuple[str, str, list[str]]]:
+        """The tests that did not come to judge a target, by verdict and reason."""
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for outcome in self.of(target):
+            if outcome.verdict in (UNSUPPORTED, NOT_JUDGED):
+                grouped.setdefault((outcome.verdict, outcome.message), []).append(outcome.test)
+        return [(verdict, reason, tests) for (verdict, reason), tests in grouped.items()]
+
     def exit_code(self, pytest_code: int) -> int:
         """pytest's code, unless it is 0 and something was not judged."""
         return EXIT_NOT_JUDGED if pytest_code == 0 and self.outcomes and self.verdict != CONFORMS else pytest_code

@@ -10,6 +10,7 @@ from conformance.calls import MALFORMED, good_call, must_refuse, refuses_or_conf
 from conformance.generation import Geometry, realize
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import wrong_elements
+from conformance.small_scope import Batch, batches, judge_batch
 from conformance.targets.base import GATHER, Target
 from conformance.targets.models import NumpyTarget, TorchTarget
 from fixtures.cases import Arrangement, GatherCase
@@ -167,6 +168,30 @@ def test_any_nan_passes_for_a_nan_and_for_nothing_else_if_the_target_says_so() -
 def test_an_infinity_is_no_nan() -> None:
     expected, observed = np.array([[0x7FFF]], np.uint16), np.array([[0x7F80]], np.uint16)
     assert wrong_elements(expected, observed, "any").all()
+
+
+def batch() -> Batch:
+    return next(some for some in batches(2, 2) if some.lengths[0] == (2, 3))
+
+
+def test_a_batch_of_small_gathers_that_conform_is_counted_call_by_call() -> None:
+    judge = Judge(NumpyTarget())
+    judge_batch(judge, batch())
+    assert (judge.count.cases, judge.count.rows) == (26, 26 * 5)
+
+
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [
+        (write("dst", (4, 100), 1), "row 4 = request 1 token .*\n.*element 100"),
+        (lambda call: write_behind(call["dst"], 1), "rows beyond T were written"),
+        (write("block_table", (0, 0), 3), "written outside of all calls' rows: .*block_table"),
+        (lambda call: write_behind(call["src_cache"], 1), "written outside of all calls' rows: .*src_cache"),
+    ],
+)
+def test_a_small_gather_that_goes_wrong_is_seen(after: Callable[[Call], None], says: str) -> None:
+    with pytest.raises(Differs, match=says):
+        judge_batch(Judge(Meddling(after=after)), batch())
 
 
 class Lenient(NumpyTarget):

@@ -79,15 +79,14 @@ def test_without_a_gpu_the_default_target_is_the_host() -> None:
 def test_a_target_that_cannot_run_here_is_not_judged_and_not_green() -> None:
     done = gate("--target", "cuda", PART)
     assert done.returncode == 6, done.stdout
-    assert "gate: not judged" in done.stdout and "cuda: not judged" in done.stdout
+    assert "gate: not judged" in done.stdout and "target cuda: not judged: " in done.stdout
 
 
 def test_one_target_not_judged_spoils_the_others_green(others: dict[str, str]) -> None:
     done = gate("--target", "numpy", "--target", "other_targets:Elsewhere", PART, **others)
     assert done.returncode == 6, done.stdout
-    assert "numpy: conforms" in done.stdout
-    assert "not judged: conformance/gate/test_calls.py::" in done.stdout
-    assert "it runs on a machine of another kind" in done.stdout
+    assert "  conforms: 3 clauses" in done.stdout
+    assert "not judged: it runs on a machine of another kind: 40 tests, such as conformance/gate/" in done.stdout
 
 
 def test_a_missing_capability_is_unsupported_and_not_green(others: dict[str, str]) -> None:
