@@ -184,9 +184,9 @@ def test_a_batch_of_small_gathers_that_conform_is_counted_call_by_call() -> None
     ("after", "says"),
     [
         (write("dst", (4, 100), 1), "row 4 = request 1 token .*\n.*element 100"),
-        (lambda call: write_behind(call["dst"], 1), "rows beyond T were written"),
-        (write("block_table", (0, 0), 3), "written outside of all calls' rows: .*block_table"),
-        (lambda call: write_behind(call["src_cache"], 1), "written outside of all calls' rows: .*src_cache"),
+        (lambda call: write_behind(call["dst"], 1), "dst: written outside its elements: row 5 column 0"),
+        (write("block_table", (1, 3), 3), r"block_table: an input, but overwritten at \[1, 3\]"),
+        (lambda call: write_behind(call["src_cache"], 1), "outside of all calls' rows: .*src_cache"),
     ],
 )
 def test_a_small_gather_that_goes_wrong_is_seen(after: Callable[[Call], None], says: str) -> None:

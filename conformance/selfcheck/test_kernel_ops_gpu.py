@@ -98,7 +98,8 @@ def test_it_runs_on_torchs_current_stream() -> None:
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs")
 def test_arrays_of_another_than_the_current_gpu_are_gathered_there() -> None:
-    call = {name: x.to("cuda:1") if isinstance(x, torch.Tensor) else x for name, x in on_torch(filled()).items()}
+    call = on_torch(filled())
+    call.update({name: x.to("cuda:1") for name, x in call.items() if isinstance(x, torch.Tensor)})
     operators = Operators()
     operators.cp_gather_and_upconvert_nvfp4_kv_cache(**call)
     assert np.array_equal(bits(call["dst"]), EXPECTED)
@@ -109,7 +110,7 @@ def test_arrays_of_another_than_the_current_gpu_are_gathered_there() -> None:
 def test_arrays_of_two_gpus_are_refused() -> None:
     call = on_torch(filled())
     call["block_table"] = call["block_table"].to("cuda:1")
-    with pytest.raises(ValueError, match="^block_table: found device cuda:1, expected cuda:0"):
+    with pytest.raises(ValueError, match=r"^block_table: found device cuda:1, expected cuda:0"):
         cp_gather_and_upconvert_nvfp4_kv_cache(**call)
 
 
