@@ -11,7 +11,7 @@ from reference.reading import read_records
 from reference.records import NVFP4_DS_MLA, RecordLayout
 from reference.scalars import Bf16Bits
 
-_ROWS_AT_A_TIME = 512  # keeps a slice's bytes, indices and products in a core's cache
+_ROWS_AT_A_TIME = 1024  # keeps a slice's bytes, indices and products in a core's cache
 
 
 def gather(
@@ -32,18 +32,28 @@ def gather(
     Raises ValueError, naming argument, place, value and range, for a call that is not legal (SPEC.md, Contract).
     """
     check_well_formed(src_cache, block_table, workspace_starts, batch_size, num_rows, seq_starts, layout)
-    if batch_size == 0 or num_rows == 0:
-        return np.empty((0, layout.row), np.uint16)
-    block_size = src_cache.shape[1]
-    starts = workspace_starts[:batch_size]
-    first = None if seq_starts is None else seq_starts[:batch_size]
-    check_legal(len(src_cache), block_size, block_table, starts, num_rows, first)
-    source = row_sources(starts, first, block_size, num_rows)
-    block = block_table[source.request, source.column]
-    rows = np.empty((num_rows, layout.row), np.uint16)
-    for some in (slice(t, t + _ROWS_AT_A_TIME) for t in range(0, num_rows, _ROWS_AT_A_TIME)):
-        rows[some] = read_records(layout, src_cache[block[some], source.slot[some]])
+    rows = np.empty((num_rows if batch_size else 0, layout.row), np.uint16)
+    _gather_into(rows, src_cache, block_table, workspace_starts[:batch_size], seq_starts, layout)
     return rows
+
+
+def _gather_into(
+    rows: Bf16Bits,
+    src_cache: npt.NDArray[np.uint8],
+    block_table: npt.NDArray[np.int32],
+    starts: npt.NDArray[np.int32],
+    seq_starts: npt.NDArray[np.int32] | None,
+    layout: RecordLayout,
+) -> None:
+    if len(rows) == 0 or len(starts) == 0:
+        return
+    block_size = src_cache.shape[1]
+    first = None if seq_starts is None else seq_starts[: len(starts)]
+    check_legal(len(src_cache), block_size, block_table, starts, len(rows), first)
+    source = row_sources(starts, first, block_size, len(rows))
+    block = block_table[source.request, source.column]
+    for some in (slice(t, t + _ROWS_AT_A_TIME) for t in range(0, len(rows), _ROWS_AT_A_TIME)):
+        rows[some] = read_records(layout, src_cache[block[some], source.slot[some]])
 
 
 def cp_gather_and_upconvert_nvfp4_kv_cache(
@@ -58,6 +68,7 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
 
     Raises ValueError, with dst untouched, for a call that is not legal (GATHER-6, GATHER-10, GATHER-11).
     """
-    check_destination(dst, NVFP4_DS_MLA)
-    rows = gather(src_cache, block_table, workspace_starts, batch_size, len(dst), seq_starts)
-    dst[: len(rows)] = rows
+    layout = NVFP4_DS_MLA
+    check_destination(dst, layout)
+    check_well_formed(src_cache, block_table, workspace_starts, batch_size, len(dst), seq_starts, layout)
+    _gather_into(dst, src_cache, block_table, workspace_starts[:batch_size], seq_starts, layout)
