@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from conformance.collector import Collector
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.profiles import PROFILES, Profile, derived_seed
-from conformance.report import summary_line, write
+from conformance.session import GATE, receipts, targets_of, where
 from conformance.spec import clauses
 from conformance.targets.base import Target
-from conformance.targets.registry import UnknownTarget, find, resolve
-from conformance.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate, Outcome
+from conformance.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
 
-GATE = pytest.StashKey[Gate]()
-TARGETS = pytest.StashKey[dict[str, Target]]()
 JUDGE = pytest.StashKey[Judge]()
 
 VERDICTS = ((Unsupported, UNSUPPORTED), (NotJudged, NOT_JUDGED), (Differs, DIFFERS), (Crashed, CRASHED))
@@ -49,14 +47,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Find the targets, so that a wrong name is a usage error before anything runs."""
     config.addinivalue_line("markers", "clause(id, ...): the clauses of SPEC.md that a test judges")
-    names = list(dict.fromkeys(resolve(name) for name in config.getoption("--target") or ["auto"]))
-    try:
-        config.stash[TARGETS] = {name: find(name) for name in names}
-    except UnknownTarget as error:
-        raise pytest.UsageError(str(error)) from error
+    targets_of(config)
     config.stash[GATE] = Gate(config.getoption("--seed"), config.getoption("--profile"))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Collector(config), "conformance-collector")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Keep `-n auto` from starting a worker for each core on a machine whose GPU they would all share."""
+    bounds = [target.most_workers for target in targets_of(config).values() if target.most_workers]
+    return min(*bounds, os.cpu_count() or 1) if bounds else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -64,7 +65,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     session.config.stash[GATE].seconds = -time.monotonic()
-    offers = [target.offers() for target in session.config.stash[TARGETS].values() if not target.unavailable()]
+    offers = [target.offers() for target in targets_of(session.config).values() if not target.unavailable()]
     for wanted in session.config.getoption("--require"):
         if not any(wanted in offered for offered in offers):
             there = ", ".join(sorted({offer for offered in offers for offer in offered})) or "nothing"
@@ -74,18 +75,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Which target runs where, and what it takes to repeat the run."""
     lines = [f"gate: profile {config.getoption('--profile')}, seed {config.getoption('--seed')}"]
-    return [*lines, *(f"target {name}: {_where(target)}" for name, target in config.stash[TARGETS].items())]
-
-
-def _where(target: Target) -> str:
-    reason = target.unavailable()
-    return f"not judged: {reason}" if reason else target.describe()
+    return [*lines, *(f"target {name}: {where(target)}" for name, target in targets_of(config).items())]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test that judges runs once for each target."""
     if "target" in metafunc.fixturenames:
-        targets = metafunc.config.stash[TARGETS]
+        targets = targets_of(metafunc.config)
         metafunc.parametrize("target", list(targets), indirect=True, scope="session")
 
 
@@ -101,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> Target:
     """The target under judgement; not judged where it cannot run."""
-    found = request.config.stash[TARGETS][request.param]
+    found = targets_of(request.config)[request.param]
     reason = found.unavailable()
     if reason:
         raise NotJudged(reason)
@@ -118,7 +114,7 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 def seed(request: pytest.FixtureRequest) -> int:
     """The test's own seed; it is the same for every target."""
     name = request.node.nodeid
-    for target_name in request.config.stash[TARGETS]:
+    for target_name in targets_of(request.config):
         name = name.replace(target_name, "")
     return derived_seed(request.config.getoption("--seed"), name)
 
@@ -167,65 +163,6 @@ def _verdict(error: BaseException | None) -> str:
 
 def _clauses(item: pytest.Item) -> tuple[str, ...]:
     return tuple(str(clause) for mark in item.iter_markers("clause") for clause in mark.args)
-
-
-class Collector:
-    """Gathers the outcomes, which come from all workers to the one process that reports."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        """`config` is that of the reporting process."""
-        self.config, self.gate = config, config.stash[GATE]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the outcome that a report carries."""
-        told = dict(report.user_properties)
-        if "verdict" in told:
-            for listed in ("clauses", "explained_by"):  # which xdist sends as lists
-                told[listed] = tuple(told[listed])  # type: ignore[arg-type]
-            self.gate.outcomes.append(Outcome(**told))  # type: ignore[arg-type]
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Take over the receipts of a worker."""
-        self._receive(getattr(node, "workeroutput", {}).get("receipts", {}))
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the reports, and turn the exit code red if something was not judged."""
-        if not self.gate.outcomes:
-            return
-        self.gate.seconds += time.monotonic()
-        self._receive(receipts(self.config))
-        session.exitstatus = self.gate.exit_code(int(exitstatus))
-        folder = self.config.getoption("--report-dir")
-        if folder:
-            write(self.gate, folder)
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say the verdict, target by target, and how to repeat the run."""
-        if not self.gate.outcomes:
-            return
-        terminalreporter.section(f"gate: {self.gate.verdict}")
-        for name in self.gate.targets:
-            terminalreporter.write_line(f"target {name}: {_where(self.config.stash[TARGETS][name])}")
-            terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
-            for verdict, reason, tests in self.gate.unjudged(name):
-                terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
-            for fault in self.gate.common_faults(name):
-                terminalreporter.write_line(f"  fault {fault} explains every wrong value, in all tests that saw one")
-        args = " ".join(f"--target {name}" for name in self.gate.targets)
-        terminalreporter.write_line(
-            f"repeat: pytest conformance/gate {args} --profile {self.gate.profile} --seed {self.gate.seed}"
-        )
-
-    def _receive(self, receipts: dict[str, dict[str, Any]]) -> None:
-        for name, receipt in receipts.items():
-            self.gate.receipts.setdefault(name, []).append(receipt)
-
-
-def receipts(config: pytest.Config) -> dict[str, dict[str, Any]]:
-    """The receipts of the targets that this process could run."""
-    return {name: target.receipt() for name, target in config.stash[TARGETS].items() if not target.unavailable()}
 
 
 @pytest.hookimpl(trylast=True)

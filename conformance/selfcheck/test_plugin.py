@@ -1,6 +1,7 @@
 """The gate as a user runs it: what it says, what it writes, and its exit codes."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,10 @@ class Wrong(NumpyTarget):
 class Crashes(NumpyTarget):
     def cp_gather_and_upconvert_nvfp4_kv_cache(self, *args, **named):
         raise RuntimeError("an illegal memory access was encountered")
+
+
+class Alone(NumpyTarget):
+    most_workers = 1
 
 
 class Elsewhere(NumpyTarget):
@@ -128,6 +133,7 @@ def test_a_target_that_raises_has_crashed_and_is_red(name: str, says: str, other
         ("no.such.module:Class", "No module named 'no'"),
         ("json:JSONDecoder", "no conformance.targets.base.Target"),
         ("json:NoSuchClass", "NoSuchClass"),
+        ("conformance.selfcheck.no_module:X", "SystemExit: this module cannot be used"),
         ("host:/no/such/folder", "/no/such/folder is no folder of kernel sources"),
         ("numpy:parameter", "takes 1 positional argument"),
     ],
@@ -152,6 +158,12 @@ def test_workers_judge_the_same_cases_as_one_process(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout
         reports.append(json.loads((tmp_path / "gate.json").read_text()))
     assert reports[0]["targets"][0]["clauses"] == reports[1]["targets"][0]["clauses"]
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="-n auto starts one worker here in any case")
+def test_auto_starts_no_more_workers_than_a_target_bears(others: dict[str, str]) -> None:
+    done = run("pytest", "-n", "auto", "-p", "no:cacheprovider", PART, "--target", "other_targets:Alone", **others)
+    assert "created: 1/1 worker" in done.stdout
 
 
 def test_another_seed_is_another_set_of_random_cases(tmp_path: Path) -> None:

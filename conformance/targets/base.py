@@ -21,6 +21,8 @@ class Target:
     nan: Literal["canonical", "any"] = "canonical"
     """Whether each NaN read must be 0x7FFF, or may be any NaN (SPEC.md READ-6)."""
     memory: Memory
+    most_workers: int | None = None
+    """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
 
     def unavailable(self) -> str | None:
         """Why this machine cannot run the target, in one line; None if it can."""

@@ -57,8 +57,8 @@ def find(name: str) -> Target:
 def _imported(module: str, attribute: str, name: str) -> Target:
     try:
         target = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError) as error:
-        raise UnknownTarget(f"--target is {name!r}, but {error}") from error
+    except (Exception, SystemExit) as error:  # whatever somebody else's module does when it is imported
+        raise UnknownTarget(f"--target is {name!r}, but {type(error).__name__}: {error}") from error
     if not isinstance(target, Target):
         raise UnknownTarget(f"--target is {name!r}, which is no conformance.targets.base.Target")
     return target

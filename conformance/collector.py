@@ -1,0 +1,66 @@
+"""The verdict of a run: outcomes and receipts, which come from all workers to the one process that reports."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from conformance.report import summary_line, write
+from conformance.session import GATE, receipts, targets_of, where
+from conformance.verdicts import Outcome
+
+
+class Collector:
+    """Gathers the outcomes, which come from all workers to the one process that reports."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        """`config` is that of the reporting process."""
+        self.config, self.gate = config, config.stash[GATE]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the outcome that a report carries."""
+        told = dict(report.user_properties)
+        if "verdict" in told:
+            for listed in ("clauses", "explained_by"):  # which xdist sends as lists
+                told[listed] = tuple(told[listed])  # type: ignore[arg-type]
+            self.gate.outcomes.append(Outcome(**told))  # type: ignore[arg-type]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over the receipts of a worker."""
+        self._receive(getattr(node, "workeroutput", {}).get("receipts", {}))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the reports, and turn the exit code red if something was not judged."""
+        if not self.gate.outcomes:
+            return
+        self.gate.seconds += time.monotonic()
+        self._receive(receipts(self.config))
+        session.exitstatus = self.gate.exit_code(int(exitstatus))
+        folder = self.config.getoption("--report-dir")
+        if folder:
+            write(self.gate, folder)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say the verdict, target by target, and how to repeat the run."""
+        if not self.gate.outcomes:
+            return
+        terminalreporter.section(f"gate: {self.gate.verdict}")
+        for name in self.gate.targets:
+            terminalreporter.write_line(f"target {name}: {where(targets_of(self.config)[name])}")
+            terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
+            for verdict, reason, tests in self.gate.unjudged(name):
+                terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
+            for fault in self.gate.common_faults(name):
+                terminalreporter.write_line(f"  fault {fault} explains every wrong value, in all tests that saw one")
+        args = " ".join(f"--target {name}" for name in self.gate.targets)
+        terminalreporter.write_line(
+            f"repeat: pytest conformance/gate {args} --profile {self.gate.profile} --seed {self.gate.seed}"
+        )
+
+    def _receive(self, receipts: dict[str, dict[str, Any]]) -> None:
+        for name, receipt in receipts.items():
+            self.gate.receipts.setdefault(name, []).append(receipt)
