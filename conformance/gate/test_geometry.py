@@ -7,6 +7,7 @@ import pytest
 
 from conformance import small_scope
 from conformance.cases import NAMED, Named, cases_of
+from conformance.extremes import EXTREMES
 from conformance.generation import Geometry, Random, realize
 from conformance.judge import Judge
 from conformance.targets.base import GATHER_STARTS
@@ -25,6 +26,13 @@ def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, requests
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-8", "PAGE-1", "PAGE-2", "PAGE-3", "PAGE-4")
 @pytest.mark.parametrize("named", NAMED, ids=lambda named: named.__name__)
 def test_inputs_that_broke_real_kernels(judge: Judge, named: Named) -> None:
+    for case in cases_of(named):
+        judge(case)
+
+
+@pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-5", "GATHER-8", "PAGE-1", "PAGE-2")
+@pytest.mark.parametrize("named", EXTREMES, ids=lambda named: named.__name__)
+def test_magnitudes_that_outgrow_a_type_or_a_tile(judge: Judge, named: Named) -> None:
     for case in cases_of(named):
         judge(case)
 
