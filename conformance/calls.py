@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from conformance.generation import Geometry, realize
-from conformance.judge import Differs, Judge
-from conformance.observe import call, look
+from conformance.judge import Differs, Judge, expected_rows
+from conformance.memory import Region
+from conformance.observe import TargetError, call, look
 from fixtures.cases import Arrangement, GatherCase
 from fixtures.placement import POISONS, Placement, place
 
@@ -19,12 +19,16 @@ Change = Callable[[Placement], Placement]
 
 @dataclass(frozen=True)
 class Malformed:
-    """A malformed call: the argument at fault, and what it is instead of what it should be."""
+    """A malformed call: the argument at fault, what it is instead of what it should be, and how it gets so.
+
+    `change` applies to the array of that name, or to `changed`; `batch_size` replaces the right one.
+    """
 
     argument: str
     found: str
     change: Change | None = None
-    batch_size: int | None = None
+    batch_size: object = None
+    changed: str = ""
 
 
 def _as_type(dtype: type[np.generic]) -> Change:
@@ -49,6 +53,10 @@ def _with_inner_stride_two(p: Placement) -> Placement:
 
 def _with_row_stride(stride: int) -> Change:
     return lambda p: replace(p, strides=(stride, 1))
+
+
+def _shorter(p: Placement) -> Placement:
+    return replace(p, data=p.data[:-1].copy())
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -79,11 +87,18 @@ MALFORMED = (
     Malformed("seq_starts", "int64", _as_type(np.int64)),
     Malformed("seq_starts", "of rank 2", _with_shape(3, 1)),
     Malformed("seq_starts", "of every other entry", _with_inner_stride_two),
+    Malformed("src_cache", "int8", _as_type(np.int8)),
+    Malformed("dst", "float16", _as_type(np.float16)),
+    Malformed("block_table", "int16", _as_type(np.int16)),
+    Malformed("workspace_starts", "float32", _as_type(np.float32)),
+    Malformed("seq_starts", "int16", _as_type(np.int16)),
     Malformed("batch_size", "-1", batch_size=-1),
+    Malformed("batch_size", "3.0", batch_size=3.0),
     Malformed("batch_size", "one more than the arrays have", batch_size=4),
-    Malformed("batch_size", "more than block_table has rows", lambda p: p, batch_size=3),
+    Malformed("batch_size", "more than block_table has rows", _shorter, changed="block_table"),
+    Malformed("batch_size", "more than workspace_starts has entries", _shorter, changed="workspace_starts"),
+    Malformed("batch_size", "more than seq_starts has entries", _shorter, changed="seq_starts"),
 )
-"""The last one's table is a row short."""
 
 
 def good_call() -> GatherCase:
@@ -92,63 +107,105 @@ def good_call() -> GatherCase:
 
 
 def must_refuse(judge: Judge, malformed: Malformed) -> None:
-    """Raise Differs unless the target refuses, names the argument and writes nothing (GATHER-11)."""
-    error = attempt(judge, good_call(), malformed)
-    if error is None:
-        raise Differs(judge.text("differs", [f"{malformed.argument} {malformed.found}: accepted"]))
-    if malformed.argument not in str(error):
-        raise Differs(judge.text("differs", [f"{malformed.argument} {malformed.found}: not named in {error!r}"]))
+    """Raise Differs unless the target refuses, names the argument and writes nothing (GATHER-11).
+
+    Without seq_starts too, if the call is malformed without them.
+    """
+    for with_starts in (True, False) if "seq_starts" not in (malformed.argument, malformed.changed) else (True,):
+        what = f"{malformed.argument} {malformed.found}{'' if with_starts else ', no seq_starts'}"
+        case = good_call() if with_starts else replace(good_call(), seq_starts=None)
+        refusal = attempt(judge, case, malformed)
+        if refusal is None:
+            raise Differs(judge.text("differs", [f"{what}: accepted"]))
+        if malformed.argument not in refusal:
+            raise Differs(judge.text("differs", [f"{what}: not named in {refusal}"]))
+        judge.count.add(0, 0)
 
 
-def attempt(judge: Judge, case: GatherCase, malformed: Malformed) -> Exception | None:
+def attempt(judge: Judge, case: GatherCase, malformed: Malformed) -> str | None:
     """Make a malformed call; what the target raised, or None. Raise Differs if it raised but wrote all the same."""
     placements = place(case, POISONS[0])
-    if malformed.found == "more than block_table has rows":
-        placements["block_table"] = replace(placements["block_table"], data=case.block_table[:2].copy())
-    elif malformed.change:
-        placements[malformed.argument] = malformed.change(placements[malformed.argument])
-    regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
+    name = malformed.changed or malformed.argument
+    if malformed.change:
+        placements[name] = malformed.change(placements[name])
     count = case.batch_size if malformed.batch_size is None else malformed.batch_size
+    return _refusal(judge, case, placements, count)
+
+
+def refuses_or_conforms(judge: Judge, case: GatherCase, argument: str) -> None:
+    """Raise Differs unless the target gives the right bits, or refuses, names the argument and writes nothing."""
+    refusal = _refusal(judge, case, place(case, POISONS[0]), case.batch_size)
+    if refusal is None:
+        judge(case)
+    elif argument not in refusal:
+        raise Differs(judge.text("differs", [f"{argument}, refused, is not named in {refusal}", repr(case)]))
+    else:
+        judge.count.add(0, 0)
+
+
+def must_ignore_unused_strides(judge: Judge, name: str) -> None:
+    """Raise Differs unless one row of one record is gathered right though no stride of an array means anything."""
+    case = realize(Geometry(1, (1,), (0,)), seed=2)
+    placements = place(case, POISONS[0])
+    given = placements[name]
+    odd = tuple(stride if size > 1 else 3 for stride, size in zip(given.strides, given.data.shape, strict=True))
+    placements[name] = replace(given, strides=odd)
+    regions = {each: judge.target.memory.place(placement) for each, placement in placements.items()}
+    _legal_call(judge, case, regions)
+    judge.compare(case, expected_rows(case), look(judge.target, regions, POISONS[0]))
+    judge.count.add(1, case.layout.row)
+
+
+def must_read_anew(judge: Judge) -> None:
+    """Raise Differs unless a second call on the same arrays gathers what they hold by then (GATHER-14)."""
+    first, second = (realize(Geometry(4, (5, 2, 9), starts), seed) for starts, seed in (((3, 1, 6), 3), ((2, 5, 5), 4)))
+    regions = {name: judge.target.memory.place(placement) for name, placement in place(first, POISONS[0]).items()}
+    for case in (first, second):
+        for name, placement in place(case, POISONS[0]).items():
+            judge.target.memory.write(regions[name], placement.data)
+        _legal_call(judge, case, regions)
+        seen = judge.target.memory.read(regions["dst"])
+        judge.same(seen, expected_rows(case), "a call after another one, and the golden model")
+        judge.count.add(case.num_rows, seen.size)
+
+
+def _legal_call(judge: Judge, case: GatherCase, regions: dict[str, Region]) -> None:
     try:
-        call(judge.target, regions, count)
-    except Exception as error:  # of whatever kind: it is a refusal
-        refusal = error
+        call(judge.target, regions, case.batch_size)
+    except TargetError as error:
+        raise judge.crashed(case, error) from error
+    judge.target.memory.synchronize()
+
+
+def _refusal(judge: Judge, case: GatherCase, placements: dict[str, Placement], batch_size: object) -> str | None:
+    regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
+    try:
+        call(judge.target, regions, batch_size)
+    except TargetError as error:
+        if not isinstance(error.__cause__, Exception):  # it tried to end the process
+            raise judge.crashed(case, error) from error
+        refusal = str(error)
     else:
         return None
     judge.target.memory.synchronize()
-    _nothing_written(judge, regions, refusal)
+    before = placements["dst"].data.copy()
+    seen = look(judge.target, regions, POISONS[0])
+    if (seen.dst != before).any() or seen.strays or seen.changed:
+        raise Differs(judge.text("differs", [f"refused with {refusal}, but wrote"]))
     return refusal
 
 
-def refuses_or_conforms(judge: Judge, case: GatherCase) -> None:
-    """Raise Differs unless the target gives the right bits, or refuses and writes nothing (GATHER-12)."""
-    regions = {name: judge.target.memory.place(placement) for name, placement in place(case, POISONS[0]).items()}
-    try:
-        call(judge.target, regions, case.batch_size)
-    except Exception as refusal:
-        judge.target.memory.synchronize()
-        _nothing_written(judge, regions, refusal)
-        judge.count.add(0, 0)
-    else:
-        judge(case)
-
-
-def _nothing_written(judge: Judge, regions: dict[str, Any], refusal: Exception) -> None:
-    before = regions["dst"].placement.data.copy()
-    seen = look(judge.target, regions, POISONS[0])
-    if (seen.dst != before).any() or seen.strays or seen.changed:
-        raise Differs(judge.text("differs", [f"refused with {refusal!r}, but wrote"]))
-
-
 MISALIGNED = {
-    "cache by one byte": Arrangement(cache_shift=1),
-    "cache by eight bytes": Arrangement(cache_shift=8),
-    "blocks by one byte": Arrangement(cache_block_slack=1),
-    "blocks by four bytes": Arrangement(cache_block_slack=4),
-    "records by two bytes": Arrangement(cache_record_slack=2),
-    "dst by one element": Arrangement(dst_shift=2),
-    "dst by two elements": Arrangement(dst_shift=4),
-    "dst by four elements": Arrangement(dst_shift=8),
-    "dst rows by one element": Arrangement(dst_row_slack=1),
-    "dst rows by four elements": Arrangement(dst_row_slack=4),
+    "cache by one byte": ("src_cache", Arrangement(cache_shift=1)),
+    "cache by eight bytes": ("src_cache", Arrangement(cache_shift=8)),
+    "blocks by one byte": ("src_cache", Arrangement(cache_block_slack=1)),
+    "blocks by four bytes": ("src_cache", Arrangement(cache_block_slack=4)),
+    "records by two bytes": ("src_cache", Arrangement(cache_record_slack=2)),
+    "dst by one element": ("dst", Arrangement(dst_shift=2)),
+    "dst by two elements": ("dst", Arrangement(dst_shift=4)),
+    "dst by four elements": ("dst", Arrangement(dst_shift=8)),
+    "dst rows by one element": ("dst", Arrangement(dst_row_slack=1)),
+    "dst rows by two elements": ("dst", Arrangement(dst_row_slack=2)),
+    "dst rows by four elements": ("dst", Arrangement(dst_row_slack=4)),
 }
+"""The argument that is aligned less than the contract asks, and how."""

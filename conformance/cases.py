@@ -24,7 +24,12 @@ STRIDED = {
     "table rows apart": Arrangement(table_row_slack=3),
     "dst rows apart": Arrangement(dst_row_slack=8),
     "dst a slice of a workspace of twice the width": Arrangement(dst_row_slack=576),
-    "arrays off the boundary of a cache line": Arrangement(cache_shift=16, dst_shift=48),
+    "cache and dst off the boundary of a cache line": Arrangement(cache_shift=16, dst_shift=48),
+    "int32 arrays off the boundary of 16 bytes": Arrangement(int_shift=4),
+    "slots outermost": Arrangement(slots_outermost=True),
+    "slots outermost and apart": Arrangement(slots_outermost=True, cache_block_slack=48, cache_record_slack=16),
+    "more entries than requests, as cu_seq_lens has": Arrangement(spare_requests=1),
+    "everything apart": Arrangement(48, 16, 3, 8, cache_shift=112, dst_shift=240, int_shift=12, spare_requests=3),
 }
 
 
@@ -73,6 +78,12 @@ def rows_past_the_lengths() -> GatherCase:
 def rows_short_of_the_lengths() -> GatherCase:
     """sglang 34455: T below the sum of the lengths, so that the last request's start is not a row."""
     return realize(Geometry(4, (5, 2, 3), (1, 6, 2), extra_rows=-4), 5, origin="sglang 34455, T below the lengths")
+
+
+def starts_of_requests_beyond_t() -> GatherCase:
+    """Requests without rows whose workspace_starts are far beyond T, and whose own starts the table could not hold."""
+    case = realize(Geometry(4, (5, 3, 0, 0), (3, 6, 20, 21)), 5, origin="workspace_starts far beyond T")
+    return replace(case, workspace_starts=np.array([0, 5, 1_000_000, (1 << 31) - 1], np.int32), num_rows=8)
 
 
 def cache_packed_with_others() -> GatherCase:
@@ -128,10 +139,26 @@ def block_boundaries() -> list[GatherCase]:
     return cases
 
 
-def records_above_two_gib() -> GatherCase:
-    """tokenspeed 501: records just above 2^31 and 2^32 bytes, through a large block stride."""
+def records_above_two_gib() -> list[GatherCase]:
+    """tokenspeed 501: records just above 2^31 and 2^32 bytes, through large strides of blocks or of records."""
     far = Arrangement(cache_block_slack=(1 << 31) + 16)
-    return realize(Geometry(2, (5,), (1,), table="ascending", arrangement=far), 13, origin="tokenspeed 501")
+    farther = Arrangement(cache_block_slack=(1 << 32) + 16)
+    slots = Arrangement(cache_block_slack=(1 << 31) + 16, slots_outermost=True)
+    return [
+        realize(Geometry(2, (5,), (1,), table="ascending", arrangement=far), 13, origin="tokenspeed 501"),
+        realize(
+            Geometry(2, (3,), (1,), table="ascending", arrangement=farther), 13, origin="a block stride above 2^32"
+        ),
+        realize(Geometry(3, (5,), (1,), table="ascending", arrangement=slots), 13, origin="a record stride above 2^31"),
+    ]
+
+
+def records_above_two_gib_of_a_packed_cache() -> GatherCase:
+    """tokenspeed 501 as reported: record 6,100,806 of a packed cache; and numbers that are no float32."""
+    numbers = np.array([3, 6_100_805, 6_100_806, 12_201_612, (1 << 24) - 1, (1 << 24) + 1], np.int32)
+    near = realize(Geometry(1, (5, 1), (0, 0), table="ascending"), 17, origin="tokenspeed 501, packed")
+    held = np.array([[4, 0, 2, 1, 3], [5, 0, 0, 0, 0]])
+    return replace(near, records=near.records[:6].copy(), block_table=numbers[held], block_numbers=numbers)
 
 
 def rows_above_two_gib() -> GatherCase:
@@ -141,9 +168,9 @@ def rows_above_two_gib() -> GatherCase:
 
 
 def table_above_two_gib() -> GatherCase:
-    """And in the table: a request whose entries lie above 2^31 bytes."""
+    """And in the table: requests whose entries lie above 2^31 and 2^32 bytes."""
     far = Arrangement(table_row_slack=HALF_GIB)
-    return realize(Geometry(2, (3, 2), (1, 0), arrangement=far), 15, origin="table row above 2^31 bytes")
+    return realize(Geometry(2, (3, 2, 4), (1, 0, 1), arrangement=far), 15, origin="table rows above 2^31 bytes")
 
 
 def strided_gather(how: Arrangement) -> GatherCase:
@@ -163,12 +190,16 @@ def cases_of(named: Named) -> list[GatherCase]:
     return cases if isinstance(cases, list) else [cases]
 
 
+FAR = (records_above_two_gib, records_above_two_gib_of_a_packed_cache, rows_above_two_gib, table_above_two_gib)
+"""Each in gigabytes of address space that no memory backs."""
+
 NAMED: tuple[Named, ...] = (
     starts_end_at_the_last_column,
     many_short_requests_beside_a_far_start,
     second_chunk_of_an_unaligned_budget,
     rows_past_the_lengths,
     rows_short_of_the_lengths,
+    starts_of_requests_beyond_t,
     cache_packed_with_others,
     token_unique_bytes,
     rest_of_the_last_page_is_nan,

@@ -38,8 +38,7 @@ def row_line(case: GatherCase, row: int) -> str:
 def element_line(case: GatherCase, row: int, element: int) -> str:
     """Which bits of the record an element is made of."""
     layout = case.layout
-    request, _, column, slot = (int(values[row]) for values in case.sources)
-    record = case.records[case.block_table[request, column], slot]
+    record = case.record_of(row)
     if element >= layout.latent.count:
         byte = layout.rope.byte_of(element - layout.latent.count)
         return f"element {element} = RoPE {element - layout.latent.count}, byte {byte} (0x{record[byte]:02X})"

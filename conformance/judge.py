@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from conformance.explain import fault_lines, mismatch_lines, stray_lines
 from conformance.faults.catalogue import Fault
 from conformance.faults.diagnosis import explain
-from conformance.observe import Observation, observe, patterns, wrong_elements
+from conformance.observe import Observation, TargetError, observe, patterns, wrong_elements
 from conformance.targets.base import GATHER, GATHER_STARTS, Target
 from fixtures.cases import GatherCase
 from reference.gather import gather
@@ -70,8 +70,8 @@ class Judge:
                 seen = observe(self.target, case, poison)
             except MemoryError as error:
                 raise NotJudged(f"too little memory for {case!r}: {error}") from error
-            except Exception as error:  # whatever a target raises is a verdict on the target
-                raise Crashed(self.text("crashed", [repr(case), f"{type(error).__name__}: {error}"])) from error
+            except TargetError as error:
+                raise self.crashed(case, error) from error
             self.compare(case, expected, seen)
         self.count.add(case.num_rows, expected.size)
 
@@ -108,6 +108,10 @@ class Judge:
         if lines:
             raise Differs(self.text("differs", [*lines, repr(case)]), [fault.name for fault in faults])
 
+    def crashed(self, case: GatherCase, error: TargetError) -> Crashed:
+        """The verdict on a target that raised on a legal case."""
+        return Crashed(self.text("crashed", [repr(case), str(error)]))
+
     def text(self, verdict: str, lines: list[str]) -> str:
         """The lines of a failure under a heading: clauses, verdict, target."""
         head = f"{' '.join(self.clauses)}  {verdict}  target {self.target.name} ({self.target.describe()})"
@@ -118,7 +122,7 @@ def expected_rows(case: GatherCase) -> Bf16Bits:
     """The golden model's answer, uint16 [T, 576] ([0, 576] if R = 0)."""
     return gather(
         case.records,
-        case.block_table,
+        case.held_table,
         case.workspace_starts,
         case.batch_size,
         case.num_rows,

@@ -33,6 +33,9 @@ class Memory(Protocol):
     def place(self, placement: Placement) -> Region:
         """Allocate, fill with poison, and write the data."""
 
+    def write(self, region: Region, data: npt.NDArray[Any]) -> None:
+        """Overwrite the view with data of the placement's shape and dtype."""
+
     def read(self, region: Region) -> npt.NDArray[Any]:
         """The view's present content, as a contiguous NumPy array of the placement's dtype."""
 
@@ -58,18 +61,23 @@ class ArrayMemory:
         base, first = self._allocate(placement)
         item = placement.data.itemsize
         view = self.xp.lib.stride_tricks.as_strided(
-            base[first:], placement.data.shape, [stride * item for stride in placement.strides]
+            base[first:], placement.shape, [stride * item for stride in placement.strides]
         )
-        view[...] = self.xp.asarray(placement.data)
-        return Region(placement, base, view, first)
+        region = Region(placement, base, view, first)
+        self.write(region, placement.data)
+        return region
+
+    def write(self, region: Region, data: npt.NDArray[Any]) -> None:
+        """See Memory."""
+        region.view[self._held(region)] = self.xp.asarray(data)
 
     def read(self, region: Region) -> npt.NDArray[Any]:
         """See Memory."""
-        return self._to_numpy(region.view)
+        return self._to_numpy(region.view[self._held(region)])
 
     def strays(self, region: Region) -> list[int]:
         """See Memory."""
-        region.view[...] = region.placement.poison
+        region.view[self._held(region)] = region.placement.poison
         for start in range(0, len(region.base), _SCAN):
             part = region.base[start : start + _SCAN]
             changed = part != region.placement.poison
@@ -90,6 +98,9 @@ class ArrayMemory:
             base.fill(placement.poison)
         return base, placement.before + _to_alignment(self._address(base) + placement.before * item, placement)
 
+    def _held(self, region: Region) -> Any:
+        return ... if region.placement.at is None else self.xp.asarray(region.placement.at)
+
     def _address(self, base: Any) -> int:
         return int(base.ctypes.data if self.xp is np else base.data.ptr)
 
@@ -108,42 +119,57 @@ class TorchMemory:
         """See Memory."""
         import torch
 
-        item = placement.data.itemsize
-        signed = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[item]
-        fill = int(np.array(placement.poison).astype(np.int16)) if item == 2 else placement.poison
-        base = self._filled(placement.size + ALIGNMENT // item, fill, signed)
-        first = placement.before + _to_alignment(base.data_ptr() + placement.before * item, placement)
-        view = torch.as_strided(base, placement.data.shape, placement.strides, first)
-        view[...] = torch.from_numpy(_signed(placement.data)).to(self.device)
-        return Region(placement, base, view.view(torch.bfloat16) if item == 2 else view, first)
+        data = _storable(placement.data)
+        fill = _fill(placement)
+        base = self._filled(placement.size + ALIGNMENT // data.itemsize, fill, data.dtype)
+        address = base.data_ptr() + placement.before * data.itemsize
+        first = placement.before + _to_alignment(address, placement)
+        view = torch.as_strided(base, placement.shape, placement.strides, first)
+        bf16 = placement.data.dtype == np.uint16
+        region = Region(placement, base, view.view(torch.bfloat16) if bf16 else view, first)
+        self.write(region, placement.data)
+        return region
+
+    def write(self, region: Region, data: npt.NDArray[Any]) -> None:
+        """See Memory."""
+        import torch
+
+        view, stored = region.view.view(region.base.dtype), torch.from_numpy(_storable(data)).to(self.device)
+        if region.placement.strides[0] == 0:  # torch refuses to write an element twice
+            view, stored = view[:1], stored[:1]
+        view[self._held(region)] = stored
 
     def read(self, region: Region) -> npt.NDArray[Any]:
         """See Memory."""
         import torch
 
         view = region.view.view(torch.int16) if region.view.dtype is torch.bfloat16 else region.view
-        values: npt.NDArray[Any] = view.cpu().contiguous().numpy()
+        values: npt.NDArray[Any] = view[self._held(region)].cpu().contiguous().numpy()
         return values.view(region.placement.data.dtype).copy()
 
     def strays(self, region: Region) -> list[int]:
         """See Memory."""
-        fill = int(np.array(region.placement.poison).astype(_signed(region.placement.data).dtype))
-        region.view.view(region.base.dtype)[...] = fill
+        placement = region.placement
+        fill = _fill(placement)
+        self.write(region, np.full(placement.data.shape, fill, _storable(placement.data).dtype))
         for start in range(0, len(region.base), _SCAN):
             changed = region.base[start : start + _SCAN] != fill
             if bool(changed.any()):
                 return [int(i) + start - region.first for i in changed.nonzero()[:8, 0].cpu()]
         return []
 
-    def _filled(self, size: int, fill: int, dtype: Any) -> Any:
+    def _held(self, region: Region) -> Any:
         import torch
 
-        if fill != 0:
-            return torch.full((size,), fill, dtype=dtype, device=self.device)
-        if self.device != "cpu":
-            return torch.zeros(size, dtype=dtype, device=self.device)
+        return ... if region.placement.at is None else torch.from_numpy(region.placement.at).long().to(self.device)
+
+    def _filled(self, size: int, fill: int, dtype: np.dtype[Any]) -> Any:
+        import torch
+
         # NumPy's zeros stay unbacked by memory until they are written; torch's do not.
-        return torch.from_numpy(np.zeros(size, str(dtype).removeprefix("torch.")))
+        if fill == 0 and self.device == "cpu":
+            return torch.from_numpy(np.zeros(size, dtype))
+        return torch.full((size,), fill, dtype=getattr(torch, dtype.name), device=self.device)
 
     def synchronize(self) -> None:
         """See Memory."""
@@ -153,8 +179,13 @@ class TorchMemory:
             torch.cuda.synchronize(self.device)
 
 
-def _signed(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _storable(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    # torch has bfloat16, whose bits it takes as int16, and little that works for uint16.
     return data.view(np.int16) if data.dtype == np.uint16 else data
+
+
+def _fill(placement: Placement) -> int:
+    return int(np.array(placement.poison).astype(np.int64).astype(_storable(placement.data).dtype))
 
 
 def _to_alignment(address: int, placement: Placement) -> int:

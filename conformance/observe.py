@@ -15,6 +15,10 @@ from fixtures.placement import POISONS, ZERO, Poison, is_huge, place
 from reference.scalars import Bf16Bits
 
 
+class TargetError(Exception):
+    """What a target raised, as text; the exception itself is the cause."""
+
+
 @dataclass
 class Observation:
     """What one run left behind.
@@ -42,10 +46,15 @@ def observe(target: Target, case: GatherCase, poison: Poison) -> Observation:
     return look(target, regions, poison)
 
 
-def call(target: Target, regions: dict[str, Region], batch_size: int, **instead: Any) -> None:
-    """The operator's call with the regions' views, some of them replaced by name."""
+def call(target: Target, regions: dict[str, Region], batch_size: object, **instead: Any) -> None:
+    """The operator's call with the regions' views, some arguments replaced by name; TargetError if it raises."""
     views = {name: region.view for name, region in regions.items()}
-    target.cp_gather_and_upconvert_nvfp4_kv_cache(**{**views, "batch_size": batch_size, **instead})
+    try:
+        target.cp_gather_and_upconvert_nvfp4_kv_cache(**{**views, "batch_size": batch_size, **instead})
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out of a verdict
+        raise TargetError(f"{type(error).__name__}: {error}") from error
 
 
 def look(target: Target, regions: dict[str, Region], poison: Poison) -> Observation:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 import numpy as np
 import numpy.typing as npt
 
@@ -52,6 +55,16 @@ def magnitudes(layout: RecordLayout = NVFP4_DS_MLA) -> Records:
         record[0, layout.scales.byte_of(block)] = (7 + block % 8) << 3  # 2^(block % 8)
     record[0, layout.rope.offset : layout.rope.end] = np.arange(layout.rope.count)
     return record
+
+
+def uniform_fields(byte_values: Sequence[int], layout: RecordLayout = NVFP4_DS_MLA) -> Records:
+    """uint8 [n^3, nbytes]: every choice of three of n byte values for all latent, all RoPE and all scale bytes.
+
+    Whole words, blocks and records of zeros, NaN or one sign are what a shortcut skips or what padding looks like.
+    """
+    choices = np.array(list(product(byte_values, repeat=3)), np.uint8)
+    widths = [field.nbytes for field in (layout.latent, layout.rope, layout.scales)]
+    return np.repeat(choices, widths, axis=1)
 
 
 def token_unique(num_blocks: int, block_size: int, layout: RecordLayout = NVFP4_DS_MLA) -> Records:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from conformance.generation import Geometry, realize
 from conformance.judge import Differs, Judge
 from conformance.memory import Region
-from conformance.observe import look, wrong_elements
+from conformance.observe import TargetError, call, look, wrong_elements
 from fixtures.cases import GatherCase, packed_starts
 from fixtures.placement import POISONS, Placement, place
 from reference.paging import row_sources
@@ -59,31 +59,30 @@ def judge_batch(judge: Judge, batch: Batch) -> None:
     blank = np.full_like(expected, POISONS[0].dst)
     placements = {**place(batch.case, POISONS[0]), **_starts(batch), "dst": _packed(blank)}
     regions = {name: target.memory.place(placement) for name, placement in placements.items()}
-    for call in range(len(batch.lengths)):
-        _gather(judge, batch, call, regions)
+    for which in range(len(batch.lengths)):
+        _gather(judge, batch, which, regions)
     target.memory.synchronize()
     seen = look(target, regions, POISONS[0])
     wrong = wrong_elements(expected, seen.dst, target.nan)
     if wrong.any():
-        call = int(np.argwhere(wrong)[0][0])
-        judge(batch.single(call))
-        raise Differs(judge.text("differs", [f"rows beyond T were written: {batch.single(call)!r}"]))
+        single = batch.single(int(np.argwhere(wrong)[0][0]))
+        judge(single)
+        raise Differs(judge.text("differs", [f"rows beyond T were written: {single!r}"]))
     if seen.strays or seen.changed:
         raise Differs(judge.text("differs", [f"written outside of all calls' rows: {seen.strays} {seen.changed}"]))
     rows = sum(sum(lengths) for lengths in batch.lengths)
     judge.count.add(rows, rows * batch.case.layout.row, cases=len(batch.lengths))
 
 
-def _gather(judge: Judge, batch: Batch, call: int, regions: dict[str, Region]) -> None:
-    requests, rows = len(batch.lengths[call]), sum(batch.lengths[call])
-    judge.target.cp_gather_and_upconvert_nvfp4_kv_cache(
-        regions["src_cache"].view,
-        regions["dst"].view[call, :rows],
-        regions["block_table"].view,
-        regions["workspace_starts"].view[call, :requests],
-        requests,
-        None if batch.starts[call] is None else regions["seq_starts"].view[call, :requests],
-    )
+def _gather(judge: Judge, batch: Batch, which: int, regions: dict[str, Region]) -> None:
+    requests, rows = len(batch.lengths[which]), sum(batch.lengths[which])
+    starts = {name: regions[name].view[which, :requests] for name in ("workspace_starts", "seq_starts")}
+    if batch.starts[which] is None:
+        starts["seq_starts"] = None
+    try:
+        call(judge.target, regions, requests, dst=regions["dst"].view[which, :rows], **starts)
+    except TargetError as error:
+        raise judge.crashed(batch.single(which), error) from error
 
 
 def expected_dst(batch: Batch) -> npt.NDArray[np.uint16]:
@@ -92,9 +91,9 @@ def expected_dst(batch: Batch) -> npt.NDArray[np.uint16]:
     read = read_records(layout, case.records.reshape(-1, layout.nbytes)).reshape(*case.records.shape[:2], layout.row)
     shape = (len(batch.lengths), max(map(sum, batch.lengths)) + 1, layout.row)
     filled = np.full(shape, POISONS[0].dst, np.uint16)
-    for call, (lengths, starts) in enumerate(zip(batch.lengths, batch.starts, strict=True)):
+    for which, (lengths, starts) in enumerate(zip(batch.lengths, batch.starts, strict=True)):
         source = row_sources(packed_starts(lengths), starts, case.block_size, sum(lengths))
-        filled[call, : sum(lengths)] = read[case.block_table[source.request, source.column], source.slot]
+        filled[which, : sum(lengths)] = read[case.block_table[source.request, source.column], source.slot]
     return filled
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from conformance.generation import Geometry, realize
 from fixtures.cases import Arrangement, GatherCase
 
-BLOCK_SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 64)
+BLOCK_SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 48, 64)
 _UNIT = 16  # bytes: the alignment of SPEC.md's contract
 
 
@@ -27,6 +27,9 @@ def arrangements() -> st.SearchStrategy[Arrangement]:
         dst_row_slack=st.sampled_from((0, _UNIT // 2, 64, 576)),
         cache_shift=st.sampled_from((0, _UNIT, 3 * _UNIT, 240)),
         dst_shift=st.sampled_from((0, _UNIT, 5 * _UNIT, 240)),
+        int_shift=st.sampled_from((0, 4, 8, 12, 68)),
+        spare_requests=st.sampled_from((0, 1, 3)),
+        slots_outermost=st.booleans(),
     )
 
 

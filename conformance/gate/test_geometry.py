@@ -11,7 +11,7 @@ from conformance.extremes import EXTREMES
 from conformance.generation import Geometry, Random, realize
 from conformance.judge import Judge
 from conformance.targets.base import GATHER_STARTS
-from fixtures.cases import packed_starts
+from fixtures.cases import Arrangement, packed_starts
 
 
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-3", "GATHER-5", "PAGE-1")
@@ -79,10 +79,12 @@ def test_requests_that_share_blocks_read_the_same(judge: Judge) -> None:
 
 
 @pytest.mark.clause("GATHER-4")
+@pytest.mark.parametrize("spare", [0, 1, 2])
 @pytest.mark.parametrize("requests", [1, 2, 4])
-def test_entries_after_the_first_r_are_nobodys(judge: Judge, requests: int) -> None:
+def test_entries_after_the_first_r_are_nobodys(judge: Judge, requests: int, spare: int) -> None:
     whole = realize(Geometry(4, (3, 5, 2, 4), (1, 6, 0, 2)), seed=6)
     lengths = (3, 5, 2, 4)[:requests]
+    whole = replace(whole, arrangement=Arrangement(spare_requests=spare))
     assert whole.seq_starts is not None
     judge(
         replace(

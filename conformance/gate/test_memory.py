@@ -1,13 +1,11 @@
 """PAGE-2, GATHER-5 to GATHER-9: strides, far offsets, and every byte that is not the gather's to touch."""
 
-from collections.abc import Callable
-
 import pytest
 
-from conformance.cases import STRIDED, records_above_two_gib, rows_above_two_gib, strided_gather, table_above_two_gib
+from conformance.cases import FAR, STRIDED, Named, cases_of, strided_gather
 from conformance.generation import Geometry, realize
 from conformance.judge import Judge
-from fixtures.cases import CONTIGUOUS, Arrangement, GatherCase
+from fixtures.cases import CONTIGUOUS, Arrangement
 
 
 @pytest.mark.clause("GATHER-8", "PAGE-2")
@@ -35,8 +33,13 @@ def test_records_that_no_row_needs_may_hold_anything(judge: Judge) -> None:
 
 
 @pytest.mark.clause("GATHER-9", "PAGE-2")
-@pytest.mark.parametrize(
-    "named", [records_above_two_gib, rows_above_two_gib, table_above_two_gib], ids=lambda named: named.__name__
-)
-def test_offsets_of_two_gib_and_more_are_reached(judge: Judge, named: Callable[[], GatherCase]) -> None:
-    judge(named())
+@pytest.mark.parametrize("named", FAR, ids=lambda named: named.__name__)
+def test_offsets_of_two_gib_and_more_are_reached(judge: Judge, named: Named) -> None:
+    for case in cases_of(named):
+        judge(case)
+
+
+@pytest.mark.clause("GATHER-8")
+def test_a_table_of_one_row_for_all_requests_is_read(judge: Judge) -> None:
+    alike = Arrangement(table_is_broadcast=True)
+    judge(realize(Geometry(4, (5, 0, 9), (3, 1, 6), extra_columns=1, table="shared", arrangement=alike), seed=4))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from conformance.cases import rows_of, the_proof
-from conformance.generation import Geometry, realize
+from conformance.generation import SPECIAL_BYTES, Geometry, realize
 from conformance.judge import Judge
-from conformance.records import magnitudes, one_hot
+from conformance.records import magnitudes, one_hot, uniform_fields
 
 
 @pytest.mark.clause("RECORD-1", "RECORD-2", "RECORD-3", "RECORD-4", "READ-1", "READ-2")
@@ -57,6 +57,11 @@ def test_a_nan_rope_byte_reads_as_nan(judge: Judge) -> None:
 @pytest.mark.parametrize("scale", [0x01, 0x07, 0x08, 0x7E, 0x81, 0xFE])
 def test_no_product_is_rounded_flushed_or_saturated(judge: Judge, scale: int) -> None:
     judge(_all_codes_with_scale_bytes(scale))
+
+
+@pytest.mark.clause("READ-1", "READ-2", "READ-3", "READ-4", "READ-5", "READ-6")
+def test_records_of_nothing_but_zeros_nan_or_one_number_are_read_as_any_other(judge: Judge) -> None:
+    judge(rows_of(uniform_fields([byte for byte, _ in SPECIAL_BYTES]), "uniform fields"))
 
 
 def _all_codes_with_scale_bytes(*scales: int):  # type: ignore[no-untyped-def]

@@ -23,7 +23,7 @@ from fixtures.placement import POISONS
 def corpus() -> list[GatherCase]:
     named = [case for entry in NAMED for case in cases_of(entry)]
     strided = [strided_gather(how) for how in STRIDED.values()]
-    return [*named, *strided, rows_of(magnitudes(), "magnitudes", starts=(3, 0, 0)), records_above_two_gib()]
+    return [*named, *strided, rows_of(magnitudes(), "magnitudes", starts=(3, 0, 0)), *records_above_two_gib()]
 
 
 def predicted(fault: Fault, case: GatherCase) -> bytes | None:

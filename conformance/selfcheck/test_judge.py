@@ -1,63 +1,17 @@
 """The judge sees every way of not conforming; each target here is wrong in one way."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
-from conformance.calls import MALFORMED, good_call, must_refuse, refuses_or_conforms
 from conformance.generation import Geometry, realize
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import wrong_elements
-from conformance.small_scope import Batch, batches, judge_batch
+from conformance.selfcheck.meddling import Call, Meddling, case, write, write_behind
 from conformance.targets.base import GATHER, Target
 from conformance.targets.models import NumpyTarget, TorchTarget
-from fixtures.cases import Arrangement, GatherCase
-
-Call = dict[str, Any]
-
-
-class Meddling(NumpyTarget):
-    """The golden model, with something done to a call before or after."""
-
-    def __init__(
-        self, before: Callable[[Call], None] | None = None, after: Callable[[Call], None] | None = None
-    ) -> None:
-        super().__init__()
-        self.before, self.after = before, after
-
-    def cp_gather_and_upconvert_nvfp4_kv_cache(
-        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
-    ) -> None:
-        call = dict(
-            src_cache=src_cache,
-            dst=dst,
-            block_table=block_table,
-            workspace_starts=workspace_starts,
-            batch_size=batch_size,
-            seq_starts=seq_starts,
-        )
-        if self.before:
-            self.before(call)
-        super().cp_gather_and_upconvert_nvfp4_kv_cache(**call)
-        if self.after:
-            self.after(call)
-
-
-def case(**how: int) -> GatherCase:
-    return realize(Geometry(4, (5, 0, 3), (3, 1, 6), arrangement=Arrangement(**how)), seed=1)
-
-
-def write_behind(array: np.ndarray, by: int) -> None:
-    """Write one element, that far behind the last one of a view."""
-    last = sum((size - 1) * stride for size, stride in zip(array.shape, array.strides, strict=True))
-    everything = np.lib.stride_tricks.as_strided(array, (last // array.itemsize + by + 1,), (array.itemsize,))
-    everything[-1] = 0x33
-
-
-def write(name: str, index: Any, value: int) -> Callable[[Call], None]:
-    return lambda call: call[name].__setitem__(index, value)
+from fixtures.cases import GatherCase
 
 
 def without_negative_zero(call: Call) -> None:
@@ -168,73 +122,3 @@ def test_any_nan_passes_for_a_nan_and_for_nothing_else_if_the_target_says_so() -
 def test_an_infinity_is_no_nan() -> None:
     expected, observed = np.array([[0x7FFF]], np.uint16), np.array([[0x7F80]], np.uint16)
     assert wrong_elements(expected, observed, "any").all()
-
-
-def batch() -> Batch:
-    return next(some for some in batches(2, 2) if some.lengths[0] == (2, 3))
-
-
-def test_a_batch_of_small_gathers_that_conform_is_counted_call_by_call() -> None:
-    judge = Judge(NumpyTarget())
-    judge_batch(judge, batch())
-    assert (judge.count.cases, judge.count.rows) == (26, 26 * 5)
-
-
-@pytest.mark.parametrize(
-    ("after", "says"),
-    [
-        (write("dst", (4, 100), 1), "row 4 = request 1 token .*\n.*element 100"),
-        (lambda call: write_behind(call["dst"], 1), "dst: written outside its elements: row 5 column 0"),
-        (write("block_table", (1, 3), 3), r"block_table: an input, but overwritten at \[1, 3\]"),
-        (lambda call: write_behind(call["src_cache"], 1), "outside of all calls' rows: .*src_cache"),
-    ],
-)
-def test_a_small_gather_that_goes_wrong_is_seen(after: Callable[[Call], None], says: str) -> None:
-    with pytest.raises(Differs, match=says):
-        judge_batch(Judge(Meddling(after=after)), batch())
-
-
-class Lenient(NumpyTarget):
-    """Accepts everything."""
-
-    def cp_gather_and_upconvert_nvfp4_kv_cache(self, *args: Any, **named: Any) -> None:
-        """Do nothing."""
-
-
-class Grumpy(NumpyTarget):
-    """Refuses everything, without a word on why, after it has written."""
-
-    def cp_gather_and_upconvert_nvfp4_kv_cache(self, *args: Any, **named: Any) -> None:
-        named["dst"][...] = 0
-        raise ValueError("no")
-
-
-class Mute(NumpyTarget):
-    """Refuses everything, without a word on why."""
-
-    def cp_gather_and_upconvert_nvfp4_kv_cache(self, *args: Any, **named: Any) -> None:
-        raise ValueError("no")
-
-
-@pytest.mark.parametrize("malformed", MALFORMED, ids=lambda m: f"{m.argument} {m.found}")
-def test_a_malformed_call_that_is_accepted_is_seen(malformed: Any) -> None:
-    with pytest.raises(Differs, match=f"{malformed.argument} {malformed.found}: accepted"):
-        must_refuse(Judge(Lenient()), malformed)
-
-
-def test_a_refusal_that_names_no_argument_is_seen() -> None:
-    with pytest.raises(Differs, match="not named in ValueError"):
-        must_refuse(Judge(Mute()), MALFORMED[0])
-
-
-def test_a_refusal_after_writing_is_seen() -> None:
-    with pytest.raises(Differs, match=r"refused with .*, but wrote"):
-        must_refuse(Judge(Grumpy()), MALFORMED[0])
-    with pytest.raises(Differs, match=r"refused with .*, but wrote"):
-        refuses_or_conforms(Judge(Grumpy()), good_call())
-
-
-def test_a_misaligned_call_may_be_refused_but_not_answered_wrongly() -> None:
-    refuses_or_conforms(Judge(Mute()), good_call())
-    with pytest.raises(Differs):
-        refuses_or_conforms(Judge(Lenient()), good_call())

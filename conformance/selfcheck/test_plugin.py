@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -66,9 +67,10 @@ def test_a_target_that_conforms_is_green_and_reported(tmp_path: Path) -> None:
     assert (report["schema"], report["verdict"], report["seed"], report["profile"]) == (1, "conforms", 7, "quick")
     (target,) = report["targets"]
     assert target["name"] == "numpy" and target["failures"] == []
-    assert [clause["id"] for clause in target["clauses"]] == ["GATHER-10", "GATHER-11", "GATHER-12"]
-    assert target["clauses"][2]["cases"] == 10 and target["clauses"][2]["rows"] > 0
-    assert "| GATHER-12 | conforms | 10 |" in (tmp_path / "reports/gate.md").read_text()
+    clauses = {clause["id"]: clause for clause in target["clauses"]}
+    assert list(clauses) == ["GATHER-8", "GATHER-10", "GATHER-11", "GATHER-12", "GATHER-14"]
+    assert clauses["GATHER-12"]["cases"] == 11 and clauses["GATHER-12"]["rows"] > 0
+    assert "| GATHER-12 | conforms | 11 |" in (tmp_path / "reports/gate.md").read_text()
 
 
 def test_the_header_says_which_target_runs_where() -> None:
@@ -90,8 +92,8 @@ def test_a_target_that_cannot_run_here_is_not_judged_and_not_green() -> None:
 def test_one_target_not_judged_spoils_the_others_green(others: dict[str, str]) -> None:
     done = gate("--target", "numpy", "--target", "other_targets:Elsewhere", PART, **others)
     assert done.returncode == 6, done.stdout
-    assert "  conforms: 3 clauses" in done.stdout
-    assert "not judged: it runs on a machine of another kind: 40 tests, such as conformance/gate/" in done.stdout
+    assert "  conforms: 5 clauses" in done.stdout
+    assert re.search(r"not judged: it runs on a machine of another kind: \d+ tests, such as conformance/", done.stdout)
 
 
 def test_a_missing_capability_is_unsupported_and_not_green(others: dict[str, str]) -> None:
