@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -78,12 +79,7 @@ class ArrayMemory:
     def strays(self, region: Region) -> list[int]:
         """See Memory."""
         region.view[self._held(region)] = region.placement.poison
-        for start in range(0, len(region.base), _SCAN):
-            part = region.base[start : start + _SCAN]
-            changed = part != region.placement.poison
-            if changed.any():
-                return [int(i) + start - region.first for i in self._to_numpy(self.xp.flatnonzero(changed)[:8])]
-        return []
+        return _scan(region, region.base, region.placement.poison, self.xp.flatnonzero)
 
     def synchronize(self) -> None:
         """See Memory."""
@@ -149,14 +145,11 @@ class TorchMemory:
 
     def strays(self, region: Region) -> list[int]:
         """See Memory."""
-        placement = region.placement
-        fill = _fill(placement)
+        placement, fill = region.placement, _fill(region.placement)
         self.write(region, np.full(placement.data.shape, fill, _storable(placement.data).dtype))
-        for start in range(0, len(region.base), _SCAN):
-            changed = region.base[start : start + _SCAN] != fill
-            if bool(changed.any()):
-                return [int(i) + start - region.first for i in changed.nonzero()[:8, 0].cpu()]
-        return []
+        if self.device == "cpu":  # NumPy scans faster
+            return _scan(region, region.base.numpy(), fill, np.flatnonzero)
+        return _scan(region, region.base, fill, lambda changed: changed.nonzero()[:, 0])
 
     def _held(self, region: Region) -> Any:
         import torch
@@ -182,6 +175,14 @@ class TorchMemory:
 def _storable(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
     # torch has bfloat16, whose bits it takes as int16, and little that works for uint16.
     return data.view(np.int16) if data.dtype == np.uint16 else data
+
+
+def _scan(region: Region, base: Any, poison: int, flatnonzero: Callable[[Any], Any]) -> list[int]:
+    for start in range(0, len(base), _SCAN):
+        changed = base[start : start + _SCAN] != poison
+        if bool(changed.any()):
+            return [int(place) + start - region.first for place in flatnonzero(changed)[:8]]
+    return []
 
 
 def _fill(placement: Placement) -> int:
