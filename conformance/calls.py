@@ -87,6 +87,8 @@ MALFORMED = (
     Malformed("seq_starts", "int64", _as_type(np.int64)),
     Malformed("seq_starts", "of rank 2", _with_shape(3, 1)),
     Malformed("seq_starts", "of every other entry", _with_inner_stride_two),
+    Malformed("src_cache", "of rank 4", _with_shape(8, 4, 1, 352)),
+    Malformed("block_table", "of rank 3", _with_shape(1, 3, 4)),
     Malformed("src_cache", "int8", _as_type(np.int8)),
     Malformed("dst", "float16", _as_type(np.float16)),
     Malformed("block_table", "int16", _as_type(np.int16)),

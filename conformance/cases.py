@@ -24,6 +24,7 @@ STRIDED = {
     "table rows apart": Arrangement(table_row_slack=3),
     "dst rows apart": Arrangement(dst_row_slack=8),
     "dst a slice of a workspace of twice the width": Arrangement(dst_row_slack=576),
+    "dst a slice of a workspace of sixteen times the width": Arrangement(dst_row_slack=15 * 576),
     "cache and dst off the boundary of a cache line": Arrangement(cache_shift=16, dst_shift=48),
     "int32 arrays off the boundary of 16 bytes": Arrangement(int_shift=4),
     "slots outermost": Arrangement(slots_outermost=True),
