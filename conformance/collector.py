@@ -9,7 +9,8 @@ import pytest
 
 from conformance.report import summary_line, write
 from conformance.session import GATE, receipts, targets_of, where
-from conformance.verdicts import Outcome
+from conformance.spec import clauses
+from conformance.verdicts import CRASHED, Outcome
 
 
 class Collector:
@@ -26,6 +27,15 @@ class Collector:
             for listed in ("clauses", "explained_by"):  # which xdist sends as lists
                 told[listed] = tuple(told[listed])  # type: ignore[arg-type]
             self.gate.outcomes.append(Outcome(**told))  # type: ignore[arg-type]
+        elif report.failed:
+            self._note_crash(report)
+
+    def _note_crash(self, report: pytest.TestReport) -> None:
+        # A worker that died tells nothing of the test it died in, but xdist reports it in the worker's stead.
+        _, _, parameters = report.nodeid.partition("[")
+        for name in targets_of(self.config):
+            if parameters.startswith((f"{name}-", f"{name}]")):
+                self.gate.outcomes.append(Outcome(report.nodeid, name, (), CRASHED, message=str(report.longrepr)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -37,6 +47,7 @@ class Collector:
         """Write the reports, and turn the exit code red if something was not judged."""
         if not self.gate.outcomes:
             return
+        self.gate.exit_status = int(exitstatus)
         self.gate.seconds += time.monotonic()
         self._receive(receipts(self.config))
         session.exitstatus = self.gate.exit_code(int(exitstatus))
@@ -54,11 +65,17 @@ class Collector:
             terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
             for verdict, reason, tests in self.gate.unjudged(name):
                 terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
+            judged = {clause for outcome in self.gate.of(name) for clause in outcome.clauses}
+            left = [clause for clause in clauses() if clause not in judged and not clause.startswith("SCALAR")]
+            if left:
+                terminalreporter.write_line(
+                    f"  a part of the gate: {len(left)} clauses not asked for: {' '.join(left)}"
+                )
             for fault in self.gate.common_faults(name):
                 terminalreporter.write_line(f"  fault {fault} explains every wrong value, in all tests that saw one")
         args = " ".join(f"--target {name}" for name in self.gate.targets)
         terminalreporter.write_line(
-            f"repeat: pytest conformance/gate {args} --profile {self.gate.profile} --seed {self.gate.seed}"
+            f"repeat: python -m pytest conformance/gate {args} --profile {self.gate.profile} --seed {self.gate.seed}"
         )
 
     def _receive(self, receipts: dict[str, dict[str, Any]]) -> None:

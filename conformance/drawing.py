@@ -9,6 +9,7 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyFailure
 from hypothesis.internal.conjecture import providers
 
 from fixtures.cases import GatherCase
@@ -31,7 +32,12 @@ def for_each(cases: st.SearchStrategy[GatherCase], count: int, seed: int, check:
         check(case)
 
     with _whatever_is_imported():
-        holds()
+        try:
+            holds()
+        except FlakyFailure as error:  # the case fails at times only, which hypothesis reports as a group
+            first = error.exceptions[0]
+            first.add_note("It did not fail each time that the same case was tried.")
+            raise first from None
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from conformance.collector import Collector
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.profiles import PROFILES, Profile, derived_seed
+from conformance.report import write
 from conformance.session import GATE, receipts, targets_of, where
 from conformance.spec import clauses
 from conformance.targets.base import Target
@@ -49,8 +50,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id, ...): the clauses of SPEC.md that a test judges")
     targets_of(config)
     config.stash[GATE] = Gate(config.getoption("--seed"), config.getoption("--profile"))
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Collector(config), "conformance-collector")
+    if hasattr(config, "workerinput"):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
+        return
+    config.pluginmanager.register(Collector(config), "conformance-collector")
+    if folder := config.getoption("--report-dir"):
+        try:
+            write(config.stash[GATE], folder)  # says "not judged" until the run is over, whatever ends it
+        except OSError as error:
+            raise pytest.UsageError(
+                f"--report-dir is {str(folder)!r}, where no report can be written: {error}"
+            ) from error
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -112,11 +122,10 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The test's own seed; it is the same for every target."""
-    name = request.node.nodeid
-    for target_name in targets_of(request.config):
-        name = name.replace(target_name, "")
-    return derived_seed(request.config.getoption("--seed"), name)
+    """The test's own seed, from its name and its parameters but for the target: the same for every target."""
+    node = request.node
+    parameters = [f"{name}={value}" for name, value in sorted(node.callspec.params.items()) if name != "target"]
+    return derived_seed(request.config.getoption("--seed"), " ".join([node.originalname, *parameters]))
 
 
 @pytest.fixture

@@ -6,19 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+from conformance.spec import clauses
 from conformance.verdicts import CONFORMS, Gate, Outcome, worst
 
 SCHEMA = 1
 
 
 def as_json(gate: Gate) -> dict[str, Any]:
-    """The report as JSON types; DESIGN: schema 1."""
+    """The report as JSON types; the schema has the number 1."""
     return {
         "schema": SCHEMA,
         "verdict": gate.verdict,
         "seed": gate.seed,
         "profile": gate.profile,
         "seconds": round(gate.seconds, 1),
+        "exit_status": gate.exit_status,
         "targets": [_target(gate, name) for name in gate.targets],
     }
 
@@ -55,9 +57,9 @@ def _clause(clause: str, outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def clauses_of(outcomes: list[Outcome]) -> list[str]:
-    """The clauses that some outcomes touch, in SPEC.md's manner of counting."""
+    """The clauses that some outcomes touch, in SPEC.md's order."""
     found = {clause for outcome in outcomes for clause in outcome.clauses}
-    return sorted(found, key=lambda clause: (clause.split("-")[0], int(clause.split("-")[1])))
+    return [clause for clause in clauses() if clause in found]
 
 
 def merged(receipts: list[dict[str, Any]]) -> dict[str, Any]:

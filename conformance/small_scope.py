@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.generation import Geometry, realize
-from conformance.judge import Differs, Judge
+from conformance.judge import Differs, Judge, NotJudged
 from conformance.memory import Region
 from conformance.observe import TargetError, call, look, wrong_elements
 from fixtures.cases import GatherCase, packed_starts
@@ -81,6 +81,8 @@ def _gather(judge: Judge, batch: Batch, which: int, regions: dict[str, Region]) 
         starts["seq_starts"] = None
     try:
         call(judge.target, regions, requests, dst=regions["dst"].view[which, :rows], **starts)
+    except MemoryError as error:
+        raise NotJudged(f"too little memory for {batch.single(which)!r}: {error}") from error
     except TargetError as error:
         raise judge.crashed(batch.single(which), error) from error
 

@@ -41,13 +41,16 @@ class Gate:
     seed: int
     profile: str
     seconds: float = 0.0
+    exit_status: int | None = None
+    """pytest's own exit status; None as long as the run is not over."""
     outcomes: list[Outcome] = field(default_factory=list)
     receipts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
-        """The worst outcome's."""
-        return worst(outcome.verdict for outcome in self.outcomes)
+        """The worst outcome's; of a run that did not come to its end, at best "not judged"."""
+        complete = self.exit_status in (0, 1)
+        return worst([*(outcome.verdict for outcome in self.outcomes), *([] if complete else [NOT_JUDGED])])
 
     @property
     def targets(self) -> list[str]:

@@ -64,7 +64,10 @@ def compiler() -> tuple[str, ...]:
     """Return the command of the C++ compiler: $CXX, else the first of g++, c++ and clang++; raises BuildError."""
     chosen = os.environ.get("CXX")
     if chosen:
-        return tuple(shlex.split(chosen))
+        try:
+            return tuple(shlex.split(chosen))
+        except ValueError as error:
+            raise BuildError(f"CXX is {chosen!r}, which is no command: {error}") from error
     for name in ("g++", "c++", "clang++"):
         if shutil.which(name):
             return (name,)

@@ -23,6 +23,7 @@ class Operators:
         self.root = root
         self.kernel = KERNELS[kernel]
         self._host: host_build.HostLibrary | None = None
+        self._failure: host_build.BuildError | None = None
         self._devices: dict[int, cuda_build.DeviceKernel] = {}
         self._launches: dict[str, int] = {}
 
@@ -83,8 +84,14 @@ class Operators:
         return {"kernel": self.kernel.symbol, "launches": sum(self._launches.values()), "devices": builds}
 
     def _run_on_host(self, call: GatherCall) -> None:
+        if self._failure is not None:
+            raise self._failure  # the same sources fail again, and a caller may well try thousands of times
         if self._host is None:
-            self._host = host_build.build(self.kernel.host_source, self.root)
+            try:
+                self._host = host_build.build(self.kernel.host_source, self.root)
+            except host_build.BuildError as error:
+                self._failure = error
+                raise
         entry = getattr(self._host.library, f"{self.kernel.symbol}_host")
         entry.argtypes = (ctypes.c_void_p, ctypes.c_longlong, ctypes.c_uint, ctypes.c_uint)
         entry.restype = None

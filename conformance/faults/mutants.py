@@ -21,6 +21,8 @@ class Mutant:
     old: str
     new: str
     fault: str | None = None
+    says: str = ""
+    """What the gate says of it, where no model predicts it."""
 
     def write(self, folder: Path) -> Path:
         """Copy the sources into an empty folder, with the change made; ValueError unless it applies exactly once."""
@@ -120,7 +122,13 @@ MUTANTS = (
     Mutant(
         "last row not written", GATHER, "row >= args.num_rows)", "row >= args.num_rows - 1)", "last-row-not-written"
     ),
-    Mutant("one column after 576 written", GATHER, "pair < kQkRopeHeadDim / 2", "pair <= kQkRopeHeadDim / 2"),
+    Mutant(
+        "one column after 576 written",
+        GATHER,
+        "pair < kQkRopeHeadDim / 2",
+        "pair <= kQkRopeHeadDim / 2",
+        says="dst: written outside its elements: row 0 column 576",
+    ),
     Mutant(
         "scale NaN read as 448",
         GATHER,

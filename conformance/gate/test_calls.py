@@ -54,6 +54,7 @@ def test_a_malformed_call_is_refused_and_writes_nothing(judge: Judge, malformed:
 @pytest.mark.clause("GATHER-12")
 @pytest.mark.parametrize(("argument", "how"), MISALIGNED.values(), ids=MISALIGNED)
 def test_misaligned_memory_is_served_or_refused(judge: Judge, argument: str, how: Arrangement) -> None:
+    judge.need(GATHER_STARTS)
     refuses_or_conforms(judge, replace(good_call(), arrangement=how), argument)
 
 

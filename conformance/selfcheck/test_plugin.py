@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from conformance.calls import MISALIGNED
 from conformance.selfcheck.running import gate, run
 
 PART = "conformance/gate/test_calls.py"
 
 TARGETS = """
+import os
+
 from conformance.targets.base import GATHER
 from conformance.targets.models import NumpyTarget
 
@@ -34,6 +37,26 @@ class Crashes(NumpyTarget):
 
 class Alone(NumpyTarget):
     most_workers = 1
+
+
+class Dies(NumpyTarget):
+    def cp_gather_and_upconvert_nvfp4_kv_cache(self, src_cache, dst, *args, **named):
+        os._exit(3)
+
+
+class Flickers(NumpyTarget):
+    calls = 0
+
+    def cp_gather_and_upconvert_nvfp4_kv_cache(self, src_cache, dst, *args, **named):
+        super().cp_gather_and_upconvert_nvfp4_kv_cache(src_cache, dst, *args, **named)
+        Flickers.calls += 1
+        if Flickers.calls % 17 == 0:
+            dst[:1, 3] ^= 1
+
+
+class Nameless(NumpyTarget):
+    name = None
+    nan = "some"
 
 
 class Elsewhere(NumpyTarget):
@@ -62,15 +85,15 @@ def test_a_target_that_conforms_is_green_and_reported(tmp_path: Path) -> None:
     done = gate("--target", "numpy", "--report-dir", str(tmp_path / "reports"), "--seed", "7", PART)
     assert done.returncode == 0, done.stdout
     assert "gate: conforms" in done.stdout
-    assert "repeat: pytest conformance/gate --target numpy --profile quick --seed 7" in done.stdout
+    assert "repeat: python -m pytest conformance/gate --target numpy --profile quick --seed 7" in done.stdout
     report = json.loads((tmp_path / "reports/gate.json").read_text())
     assert (report["schema"], report["verdict"], report["seed"], report["profile"]) == (1, "conforms", 7, "quick")
     (target,) = report["targets"]
     assert target["name"] == "numpy" and target["failures"] == []
     clauses = {clause["id"]: clause for clause in target["clauses"]}
     assert list(clauses) == ["GATHER-8", "GATHER-10", "GATHER-11", "GATHER-12", "GATHER-14"]
-    assert clauses["GATHER-12"]["cases"] == 11 and clauses["GATHER-12"]["rows"] > 0
-    assert "| GATHER-12 | conforms | 11 |" in (tmp_path / "reports/gate.md").read_text()
+    assert clauses["GATHER-12"]["cases"] == len(MISALIGNED) and clauses["GATHER-12"]["rows"] > 0
+    assert f"| GATHER-12 | conforms | {len(MISALIGNED)} |" in (tmp_path / "reports/gate.md").read_text()
 
 
 def test_the_header_says_which_target_runs_where() -> None:
@@ -144,6 +167,54 @@ def test_a_name_that_is_no_target_is_a_usage_error(name: str, says: str) -> None
     done = gate("--target", name)
     assert done.returncode == 4
     assert says in done.stderr and "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize("name", ["host:", "numpy:"])
+def test_a_colon_without_a_parameter_is_no_target(name: str) -> None:
+    assert gate("--target", name).returncode == 4
+
+
+def test_a_target_that_cannot_be_asked_what_it_is_is_a_usage_error(others: dict[str, str]) -> None:
+    done = gate("--target", "other_targets:Nameless", **others)
+    assert done.returncode == 4
+    assert "its name is no text and its nan is neither 'canonical' nor 'any'" in done.stderr
+
+
+def test_a_target_that_kills_its_worker_is_red_in_every_report(others: dict[str, str], tmp_path: Path) -> None:
+    part = "conformance/gate/test_read.py"
+    done = gate("--target", "other_targets:Dies", "-n", "2", "--report-dir", str(tmp_path), part, **others)
+    assert done.returncode == 1, done.stdout
+    assert "gate: crashed" in done.stdout
+    assert json.loads((tmp_path / "gate.json").read_text())["verdict"] == "crashed"
+
+
+def test_a_target_that_fails_at_times_differs(others: dict[str, str]) -> None:
+    done = gate("--target", "other_targets:Flickers", "conformance/gate/test_random.py", **others)
+    assert done.returncode == 1 and "gate: differs" in done.stdout, done.stdout
+
+
+def test_a_report_of_an_earlier_run_does_not_outlive_a_run_that_judged_nothing(tmp_path: Path) -> None:
+    gate("--target", "numpy", "--report-dir", str(tmp_path), PART)
+    assert json.loads((tmp_path / "gate.json").read_text())["verdict"] == "conforms"
+    gate("--target", "numpy", "--report-dir", str(tmp_path), "--require", "sm_100", PART)
+    assert json.loads((tmp_path / "gate.json").read_text())["verdict"] == "not judged"
+
+
+def test_a_report_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = gate("--target", "numpy", "--report-dir", str(tmp_path / "file"), PART)
+    assert done.returncode == 4 and "where no report can be written" in done.stderr
+
+
+def test_a_part_of_the_gate_says_that_it_is_one() -> None:
+    assert "a part of the gate: " in gate("--target", "numpy", PART).stdout
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", 'g++ "'])
+def test_a_compiler_that_cannot_be_run_is_not_judged_in_one_line(compiler: str) -> None:
+    done = gate("--target", "host", PART, CXX=compiler)
+    assert done.returncode == 6 and "Traceback" not in done.stdout + done.stderr
+    assert "target host: not judged: C" in done.stdout or "target host: not judged: cannot run" in done.stdout
 
 
 @pytest.mark.parametrize(("wanted", "code"), [("gather.nvfp4", 0), ("cuda", 6), ("sm_100", 6), ("no.such.thing", 6)])

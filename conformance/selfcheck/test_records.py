@@ -45,7 +45,7 @@ def test_the_scale_of_every_block_is_where_the_clause_says() -> None:
     where = [LAYOUT.scales.byte_of(block) for block in range(32)]
     assert where == [320 + 8 * (block & 3) + (block >> 2) for block in range(32)]
     assert sorted(where) == list(range(320, 352))
-    # FACTS: the same the other way round.
+    # The same the other way round.
     assert all(where[4 * (p & 7) + (p >> 3)] == 320 + p for p in range(32))
 
 

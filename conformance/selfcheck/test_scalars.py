@@ -116,6 +116,6 @@ def test_every_finite_product_of_code_and_scale_is_exact_in_bf16_and_in_f16() ->
     assert (f32_from_bf16(bf16_from_f32(products)) == products).all()
     assert (products.astype(np.float16) == products).all()
     magnitudes = np.unique(np.abs(products))
-    # FACTS: 475 distinct values of either sign, magnitudes 2^-10 to 2,688.
+    # 475 distinct values of either sign, magnitudes 2^-10 to 2,688.
     assert len(np.unique(products)) == 475
     assert (magnitudes[1], magnitudes[-1]) == (2.0**-10, 2688)

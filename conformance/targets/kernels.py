@@ -46,10 +46,10 @@ class HostTarget(KernelTarget):
     def unavailable(self) -> str | None:
         """See Target."""
         from kernels.headers import MissingHeaders, host_include_dirs
-        from kernels.host_build import BuildError, compiler
+        from kernels.host_build import BuildError, compiler_version
 
         try:
-            compiler()
+            compiler_version()
             host_include_dirs()
         except (BuildError, MissingHeaders) as error:
             return str(error)

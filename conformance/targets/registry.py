@@ -40,8 +40,8 @@ def resolve(name: str) -> str:
 def find(name: str) -> Target:
     """The target of a name; UnknownTarget says which names there are."""
     name = resolve(name)
-    known, _, parameter = name.partition(":")
-    if known in BUILT_IN:
+    known, colon, parameter = name.partition(":")
+    if known in BUILT_IN and bool(colon) == bool(parameter):
         try:
             return BUILT_IN[known](parameter) if parameter else BUILT_IN[known]()
         except (TypeError, FileNotFoundError) as error:
@@ -61,4 +61,21 @@ def _imported(module: str, attribute: str, name: str) -> Target:
         raise UnknownTarget(f"--target is {name!r}, but {type(error).__name__}: {error}") from error
     if not isinstance(target, Target):
         raise UnknownTarget(f"--target is {name!r}, which is no conformance.targets.base.Target")
+    return checked(target, name)
+
+
+def checked(target: Target, name: str) -> Target:
+    """The target, if what it says of itself can be used; else UnknownTarget."""
+    wrong = [
+        what
+        for what, right in (
+            ("its name is no text", isinstance(getattr(target, "name", None), str)),
+            ("its capabilities are no set", isinstance(target.capabilities, frozenset | set)),
+            ("its nan is neither 'canonical' nor 'any'", target.nan in ("canonical", "any")),
+            ("it does not define describe()", type(target).describe is not Target.describe),
+        )
+        if not right
+    ]
+    if wrong:
+        raise UnknownTarget(f"--target is {name!r}, but {' and '.join(wrong)}")
     return target
