@@ -11,6 +11,10 @@ README = (ROOT / "README.md").read_text()
 
 KERNELS = """
 from kernels.ops import cp_gather_and_upconvert_nvfp4_kv_cache as gather
+
+
+def can_run():
+    return True
 """
 
 
