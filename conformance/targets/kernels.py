@@ -65,7 +65,7 @@ class HostTarget(KernelTarget):
 class CudaTarget(KernelTarget):
     """The CUDA sources built by cupy's RawModule for the current device."""
 
-    most_workers = 4  # a CUDA context each, and the largest cases take 11 GiB of device memory
+    most_workers = 4  # a CUDA context each, and the largest cases take 10 GiB of device memory
 
     def __init__(self, sources: str | None = None) -> None:
         """See KernelTarget."""
