@@ -11,7 +11,7 @@ from conformance.selfcheck.running import gate
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
 def test_the_host_gate_is_red_on_a_faulty_kernel_and_names_the_fault(mutant: Mutant, tmp_path: Path) -> None:
-    run = gate("--target", f"host:{mutant.write(tmp_path)}")
+    run = gate("--target", f"host:{mutant.write(tmp_path)}", "--maxfail=5")
     assert run.returncode == 1, run.stdout[-3000:]
     assert "differs  target host:" in run.stdout
     if mutant.fault:
