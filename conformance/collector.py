@@ -71,8 +71,8 @@ class Collector:
                 terminalreporter.write_line(
                     f"  a part of the gate: {len(left)} clauses not asked for: {' '.join(left)}"
                 )
-            for fault in self.gate.common_faults(name):
-                terminalreporter.write_line(f"  fault {fault} explains every wrong value, in all tests that saw one")
+            for fault, count, total in self.gate.common_faults(name):
+                terminalreporter.write_line(f"  fault {fault} explains exactly {count} of {total} tests that differ")
         args = " ".join(f"--target {name}" for name in self.gate.targets)
         terminalreporter.write_line(
             f"repeat: python -m pytest conformance/gate {args} --profile {self.gate.profile} --seed {self.gate.seed}"

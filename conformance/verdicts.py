@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,10 +62,12 @@ class Gate:
         """A target's outcomes, or those among them that touch a clause."""
         return [o for o in self.outcomes if o.target == target and (clause is None or clause in o.clauses)]
 
-    def common_faults(self, target: str) -> list[str]:
-        """The faults that explain each of a target's differences that any fault explains."""
-        explained = [set(outcome.explained_by) for outcome in self.of(target) if outcome.explained_by]
-        return sorted(set.intersection(*explained)) if explained else []
+    def common_faults(self, target: str) -> list[tuple[str, int, int]]:
+        """The faults that explain most of a target's differences: a name, how many of them, and of how many."""
+        differing = [outcome for outcome in self.of(target) if outcome.verdict == DIFFERS]
+        counts = Counter(fault for outcome in differing for fault in outcome.explained_by)
+        most = max(counts.values(), default=0)
+        return [(fault, count, len(differing)) for fault, count in sorted(counts.items()) if count == most]
 
     def unjudged(self, target: str) -> list[tuple[str, str, list[str]]]:
         """The tests that did not come to judge a target, by verdict and reason."""

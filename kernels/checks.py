@@ -85,6 +85,8 @@ def _array(argument: str, value: object, dtypes: tuple[str, ...], shape: tuple[i
         _refuse(argument, f"{len(array.shape)} dimensions", len(shape))
     if shape[-1] is not None and array.shape[-1] != shape[-1]:
         _refuse(argument, f"last dimension {array.shape[-1]}", shape[-1])
+    if 0 in array.shape:
+        return array  # without elements no stride is ever used, and NumPy says 0
     if any(stride < 0 for stride in _used_strides(array)):
         _refuse(argument, f"strides of {array.strides} bytes", "no negative stride")
     if array.shape[-1] > 1 and array.strides[-1] != array.itemsize:

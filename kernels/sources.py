@@ -8,7 +8,6 @@ import hashlib
 from pathlib import Path
 
 DEFAULT_ROOT = Path(__file__).resolve().parent
-_SUFFIXES = (".cu", ".cuh", ".cpp", ".hpp")
 
 
 def sources_root(root: Path | None) -> Path:
@@ -25,7 +24,7 @@ def sources_sha256(root: Path) -> str:
     """Return a SHA-256, in hex, over names and contents of the sources below `root`, wherever that is."""
     digest = hashlib.sha256()
     for path in sorted(path for folder in ("cuda", "host") for path in (root / folder).rglob("*")):
-        if path.suffix in _SUFFIXES:
+        if path.is_file():
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()

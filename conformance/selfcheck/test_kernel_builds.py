@@ -44,6 +44,12 @@ def test_a_changed_header_is_a_new_build_and_shows_in_the_result(copied_sources:
     assert np.flatnonzero(call["dst"][0] == 0x4000).tolist() == list(range(16 * 9, 16 * 10))
 
 
+def test_every_file_beside_the_sources_makes_a_new_build(copied_sources: Path) -> None:
+    before = sources.sources_sha256(copied_sources)
+    (copied_sources / "cuda" / "included.h").write_text("// whatever its name ends in\n")
+    assert sources.sources_sha256(copied_sources) != before
+
+
 def test_a_layout_whose_parts_do_not_abut_is_no_build(copied_sources: Path) -> None:
     header = copied_sources / "cuda" / "nvfp4_record.cuh"
     header.write_text(header.read_text().replace("kRopeOffset = NVFP4_ROPE_OFFSET", "kRopeOffset = 255"))

@@ -151,6 +151,21 @@ def test_the_arrays_of_every_library_are_gathered_into_alike(convert: Callable[[
     assert np.array_equal(dst, [row(-3.0, 1.5, -1.0)] * 5)
 
 
+def test_arrays_without_elements_are_accepted_with_whatever_strides_they_have() -> None:
+    nothing = {
+        "src_cache": np.empty((0, 4, 352), np.uint8),
+        "dst": np.empty((0, 576), np.uint16),
+        "block_table": np.empty((0, 2), np.int32),
+        "workspace_starts": np.empty(0, np.int32),
+        "seq_starts": np.empty(0, np.int32),
+    }
+    for name, array in nothing.items():
+        call = well_formed()
+        call.update({name: array, "batch_size": 0})
+        cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+        cp_gather_and_upconvert_nvfp4_kv_cache(**{**call, **nothing})
+
+
 def test_the_stride_of_a_single_entry_does_not_count() -> None:
     call = well_formed()
     call.update(batch_size=1, block_table=np.zeros((2, 2), np.int32)[:, ::2], seq_starts=call["seq_starts"][::-1][:1])
