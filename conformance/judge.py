@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from conformance.explain import fault_lines, mismatch_lines, stray_lines
@@ -58,8 +58,6 @@ class Judge:
     target: Target
     clauses: Sequence[str] = ()
     count: Count = field(default_factory=Count)
-    diagnose: Callable[[GatherCase, Observation], list[Fault]] = explain
-    """Given a case whose values differ, finds the known faults that predict them."""
 
     def __call__(self, case: GatherCase) -> None:
         """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
@@ -102,7 +100,7 @@ class Judge:
         else:
             wrong = wrong_elements(expected, seen.dst, self.target.nan)
         if wrong.any():
-            faults = self.diagnose(case, seen)
+            faults = explain(case, seen)
             lines += [*mismatch_lines(case, expected, seen, wrong), *fault_lines(faults)]
         lines += stray_lines(case, seen)
         if lines:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import find, given, settings
 
+from conformance.cases import table_above_two_gib
 from conformance.generation import SPECIAL_BYTES, Geometry, realize
 from conformance.judge import expected_rows
 from conformance.profiles import derived_seed
@@ -92,6 +93,12 @@ def test_two_poisons_differ_in_every_byte_that_a_target_may_not_heed() -> None:
     assert (one["src_cache"].data[needed] == other["src_cache"].data[needed]).all()
     assert (one["src_cache"].data[~needed] != other["src_cache"].data[~needed]).all()
     assert (one["block_table"].data[~case.used_entries] != other["block_table"].data[~case.used_entries]).all()
+
+
+def test_a_far_table_entry_is_not_the_zero_that_a_wrapped_offset_would_read() -> None:
+    case = table_above_two_gib()
+    far = case.used_entries[1:]
+    assert (case.block_table[1:][far] != 0).all() and far.any(axis=1).all()
 
 
 def test_no_product_of_a_code_and_a_scale_is_the_poison_of_dst() -> None:

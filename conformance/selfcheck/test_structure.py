@@ -10,7 +10,6 @@ import pytest
 from conformance.spec import SPEC, clauses
 
 ROOT = SPEC.parent
-SOURCES = {".py", ".cu", ".cuh", ".hpp", ".cpp"}
 FLOORS = {
     "reference": set(),
     "kernels": set(),
