@@ -13,8 +13,9 @@ class GatherKernel:
     """One gather kernel: where it is, how it is launched, what memory it accepts.
 
     `source` is the CUDA file below a sources root, `symbol` the `__global__` function in it; `symbol` + "_host" is its
-    C++ entry in `host_source`. `block` is the (x, y) size of a thread block, one row of dst for each y. The alignments
-    are in bytes and bind addresses and strides (GATHER-12).
+    C++ entry in `host_source`. `block` is the (x, y) size of a thread block; each y takes `rows_of_warp` rows of dst.
+    `reserved_bytes` of shared memory are asked for and not used, to bound how many blocks a multiprocessor runs at a
+    time. The alignments are in bytes and bind addresses and strides (GATHER-12).
     """
 
     name: str
@@ -22,25 +23,44 @@ class GatherKernel:
     host_source: str
     symbol: str
     block: tuple[int, int]
+    rows_of_warp: int
+    reserved_bytes: int
     cache_alignment: int
     dst_alignment: int
 
     def blocks(self, rows: int) -> int:
         """Return how many thread blocks cover `rows` rows, rows >= 1."""
-        return -(-rows // self.block[1])
+        return -(-rows // (self.block[1] * self.rows_of_warp))
 
+
+DEFAULT = "tuned"
+"""The kernel that the public operators run; "plain" is the readable one, and the baseline of the benchmark."""
 
 KERNELS = {
     kernel.name: kernel
     for kernel in (
         GatherKernel(
             name="plain",
-            source="cuda/nvfp4_gather.cu",
+            source="cuda/nvfp4_gather_plain.cu",
             host_source="host/nvfp4_gather.cpp",
             symbol="nvfp4_gather_plain",
             block=(32, 4),
+            rows_of_warp=1,
+            reserved_bytes=0,
             cache_alignment=1,  # it loads single bytes
             dst_alignment=4,  # it stores two bf16 at once
+        ),
+        GatherKernel(
+            name="tuned",
+            source="cuda/nvfp4_gather_tuned.cu",
+            host_source="host/nvfp4_gather.cpp",
+            symbol="nvfp4_gather_tuned",
+            block=(32, 2),
+            rows_of_warp=4,
+            # More rows under way than keep memory busy scatter its accesses and slow it down (docs/bench.md).
+            reserved_bytes=12 << 10,
+            cache_alignment=8,  # it loads up to 8 bytes at once
+            dst_alignment=16,  # it stores eight bf16 at once
         ),
     )
 }

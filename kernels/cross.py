@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import headers, sources
 from kernels.cache import BuildError
-from kernels.catalog import KERNELS
+from kernels.catalog import DEFAULT, KERNELS
 from kernels.host_build import explain
 from kernels.layout import NVFP4_DS_MLA
 
@@ -46,7 +46,7 @@ class Recipe:
             nvrtc.destroyProgram(program)
 
 
-def recipe(arch: str, root: Path | None = None, kernel: str = "plain") -> Recipe:
+def recipe(arch: str, root: Path | None = None, kernel: str = DEFAULT) -> Recipe:
     """Return how to compile the kernel of that name for `arch`, such as "sm_90", "sm_100a", "sm_103a" or "sm_120a".
 
     Raises BuildError without CuPy or NVRTC, headers.MissingHeaders without CUDA headers.
@@ -69,7 +69,7 @@ def recipe(arch: str, root: Path | None = None, kernel: str = "plain") -> Recipe
     )
 
 
-def compile_for(arch: str, root: Path | None = None, kernel: str = "plain") -> Cubin:
+def compile_for(arch: str, root: Path | None = None, kernel: str = DEFAULT) -> Cubin:
     """Compile the kernel of that name for `arch`. Errors as `recipe` and `Recipe.compile` raise them."""
     return recipe(arch, root, kernel).compile()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernels import cache, cross
 from kernels.cache import BuildError
-from kernels.catalog import KERNELS
+from kernels.catalog import DEFAULT, KERNELS
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class DeviceKernel:
     binary_sha256: str
 
 
-def load(device: int, root: Path | None = None, kernel: str = "plain") -> DeviceKernel:
+def load(device: int, root: Path | None = None, kernel: str = DEFAULT) -> DeviceKernel:
     """Compile the kernel of that name for CUDA device number `device`, or take it from the cache, and load it there.
 
     Raises BuildError (no CuPy, or the compiler's own first lines) or headers.MissingHeaders.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels import cuda_build, host_build
-from kernels.catalog import KERNELS, pack
+from kernels.catalog import DEFAULT, KERNELS, pack
 from kernels.checks import GatherCall, check_gather
 
 
@@ -16,7 +16,7 @@ class Operators:
     Nothing is built before the first call that needs it.
     """
 
-    def __init__(self, root: Path | None = None, kernel: str = "plain") -> None:
+    def __init__(self, root: Path | None = None, kernel: str = DEFAULT) -> None:
         """Take a sources root (None: this package's own) and a name in kernels.catalog.KERNELS, or raise ValueError."""
         if kernel not in KERNELS:
             raise ValueError(f"kernel: found {kernel!r}, expected one of {', '.join(KERNELS)}")
@@ -105,7 +105,8 @@ class Operators:
         with cupy.cuda.Device(device), cuda_build.current_stream(call.dst.library, device):
             grid = (self.kernel.blocks(call.dst.shape[0]),)
             # CuPy passes a NumPy array of size one by value, which makes this the kernel's struct.
-            self._devices[device].kernel(grid, self.kernel.block, (pack(call),))
+            kernel = self._devices[device].kernel
+            kernel(grid, self.kernel.block, (pack(call),), shared_mem=self.kernel.reserved_bytes)
 
 
 @functools.cache
@@ -125,9 +126,9 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
 
     The arrays are NumPy arrays, PyTorch tensors (CPU or CUDA) or CuPy arrays, all on one device:
 
-    - src_cache: uint8 [num_blocks, block_size, 352], records; block and record strides are free.
+    - src_cache: uint8 [num_blocks, block_size, 352], records; address and strides are multiples of 8 bytes.
     - dst: bf16 [T, 576], written, as uint16, ml_dtypes.bfloat16 or torch.bfloat16; address and row stride are multiples
-      of 4 bytes, rows do not overlap.
+      of 16 bytes, rows do not overlap.
     - block_table: int32 [>= R, max_blocks], physical block numbers; the row stride is free.
     - workspace_starts: int32 [>= R], the first row of each request in dst.
     - batch_size: R, requests.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from kernels.sources import DEFAULT_ROOT
 
-GATHER = "cuda/nvfp4_gather.cu"
+PLAIN = "cuda/nvfp4_gather_plain.cu"
+TUNED = "cuda/nvfp4_gather_tuned.cu"
 RECORD = "cuda/nvfp4_record.cuh"
 
 
@@ -24,6 +25,11 @@ class Mutant:
     says: str = ""
     """What the gate says of it, where no model predicts it."""
 
+    @property
+    def target(self) -> str:
+        """The target that is built from such sources and has the fault, but for the folder behind a colon."""
+        return "host" if self.file == TUNED else "host-plain"
+
     def write(self, folder: Path) -> Path:
         """Copy the sources into an empty folder, with the change made; ValueError unless it applies exactly once."""
         for part in ("cuda", "host"):
@@ -37,6 +43,7 @@ class Mutant:
 
 
 START = "args.seq_starts == nullptr ? 0 : args.seq_starts[owner];"
+TUNED_START = "args.seq_starts == nullptr ? 0 : args.seq_starts[request];"
 SCALE = "record[scale_byte_of(byte / kScaleBlockBytes)]"
 
 MUTANTS = (
@@ -56,29 +63,29 @@ MUTANTS = (
     ),
     Mutant(
         "nibbles swapped",
-        GATHER,
+        PLAIN,
         "code.x * scale, code.y * scale",
         "code.y * scale, code.x * scale",
         "nibbles-swapped",
     ),
-    Mutant("seq_starts ignored", GATHER, START, "0;", "starts-ignored"),
+    Mutant("seq_starts ignored", PLAIN, START, "0;", "starts-ignored"),
     Mutant(
         "start rounded down to its block",
-        GATHER,
+        PLAIN,
         "args.seq_starts[owner];",
         "args.seq_starts[owner] / args.block_size * args.block_size;",
         "start-rounded-down",
     ),
     Mutant(
         "start of the next request",
-        GATHER,
+        PLAIN,
         "args.seq_starts[owner];",
         "args.seq_starts[owner + 1];",
         "start-of-the-next-request",
     ),
     Mutant(
         "first request on equal starts",
-        GATHER,
+        PLAIN,
         "    return first - 1;",
         "    while (first > 1 && workspace_starts[first - 2] == workspace_starts[first - 1]) --first;\n"
         "    return first - 1;",
@@ -86,55 +93,155 @@ MUTANTS = (
     ),
     Mutant(
         "block stride taken as block_size * 352",
-        GATHER,
+        PLAIN,
         "block * args.cache_block_stride",
         "block * (args.block_size * kRecordBytes)",
         "block-stride-packed",
     ),
     Mutant(
         "record stride taken as 352",
-        GATHER,
+        PLAIN,
         "slot * args.cache_record_stride",
         "slot * kRecordBytes",
         "record-stride-packed",
     ),
     Mutant(
         "table stride taken as used columns",
-        GATHER,
+        PLAIN,
         "owner * args.table_row_stride",
         "owner * args.table_columns",
         "table-stride-is-its-columns",
     ),
     Mutant(
         "32-bit offset",
-        GATHER,
+        PLAIN,
         "block * args.cache_block_stride + slot * args.cache_record_stride;",
         "static_cast<int>(block * args.cache_block_stride + slot * args.cache_record_stride);",
         "offset-in-32-bits",
     ),
     Mutant(
         "-0 written as +0",
-        GATHER,
+        PLAIN,
         "__float2bfloat16_rn(value)",
         "__float2bfloat16_rn(value + 0.0f)",
         "negative-zero-lost",
     ),
-    Mutant(
-        "last row not written", GATHER, "row >= args.num_rows)", "row >= args.num_rows - 1)", "last-row-not-written"
-    ),
+    Mutant("last row not written", PLAIN, "row >= args.num_rows)", "row >= args.num_rows - 1)", "last-row-not-written"),
     Mutant(
         "one column after 576 written",
-        GATHER,
+        PLAIN,
         "pair < kQkRopeHeadDim / 2",
         "pair <= kQkRopeHeadDim / 2",
         says="dst: written outside its elements: row 16 column 0 (T is 16)",
     ),
     Mutant(
         "scale NaN read as 448",
-        GATHER,
+        PLAIN,
         f"e4m3_value({SCALE})",
         f"e4m3_value({SCALE} % 128 == 127 ? {SCALE} - 1 : {SCALE})",
         "scale-nan-is-448",
+    ),
+    # The same and others in the tuned kernel, which does everything in another way.
+    Mutant(
+        "tuned: nibbles swapped",
+        TUNED,
+        "chosen = codes & 0x77777777u;\n    const unsigned shifted = codes << 4;",
+        "swapped = (codes >> 4 & 0x0F0F0F0Fu) | (codes << 4 & 0xF0F0F0F0u);\n"
+        "    const unsigned chosen = swapped & 0x77777777u;\n    codes = swapped;\n"
+        "    const unsigned shifted = codes << 4;",
+        "nibbles-swapped",
+    ),
+    Mutant("tuned: seq_starts ignored", TUNED, TUNED_START, "0;", "starts-ignored"),
+    Mutant(
+        "tuned: start rounded down to its block",
+        TUNED,
+        "args.seq_starts[request];",
+        "args.seq_starts[request] / args.block_size * args.block_size;",
+        "start-rounded-down",
+    ),
+    Mutant(
+        "tuned: start of the next request",
+        TUNED,
+        "args.seq_starts[request];",
+        "args.seq_starts[request + 1];",
+        "start-of-the-next-request",
+    ),
+    Mutant(
+        "tuned: block stride taken as block_size * 352",
+        TUNED,
+        "block * args.cache_block_stride",
+        "block * (args.block_size * kRecordBytes)",
+        "block-stride-packed",
+    ),
+    Mutant(
+        "tuned: record stride taken as 352",
+        TUNED,
+        "position.slot * args.cache_record_stride",
+        "position.slot * kRecordBytes",
+        "record-stride-packed",
+    ),
+    Mutant(
+        "tuned: table stride taken as used columns",
+        TUNED,
+        "position.request * args.table_row_stride",
+        "position.request * args.table_columns",
+        "table-stride-is-its-columns",
+    ),
+    Mutant(
+        "tuned: 32-bit offset",
+        TUNED,
+        "block * args.cache_block_stride + position.slot * args.cache_record_stride;",
+        "static_cast<int>(block * args.cache_block_stride + position.slot * args.cache_record_stride);",
+        "offset-in-32-bits",
+    ),
+    Mutant(
+        "tuned: last row not written",
+        TUNED,
+        "(GatherArgs args) {\n    using namespace tuned;",
+        "(GatherArgs args) {\n    using namespace tuned;\n    --args.num_rows;",
+        "last-row-not-written",
+    ),
+    Mutant(
+        "tuned: one row after T written",
+        TUNED,
+        "if (first + i >= args.num_rows) break;",
+        "if (first + i > args.num_rows) break;",
+        says="dst: written outside its elements: row",
+    ),
+    Mutant(
+        "tuned: scale NaN read as 480",
+        TUNED,
+        "(magnitude + 0x00100010u) & 0x08000800u",
+        "0u * magnitude",
+        says="got 0x43F0 +480",
+    ),
+    Mutant(
+        "tuned: scales of the two halves exchanged",
+        TUNED,
+        "0x4000u + 0x1010u",
+        "0x0040u + 0x1010u",
+        says="scale byte",
+    ),
+    Mutant(
+        "tuned: the second request of a warp not looked for",
+        TUNED,
+        "if (row >= position.end) {",
+        "if (false) {",
+        says="differs",
+    ),
+    Mutant(
+        "tuned: the search for the owner skips one of seven",
+        TUNED,
+        "k = 1; k < kFanOut; ++k) steps",
+        "k = 2; k < kFanOut; ++k) steps",
+        says="differs",
+    ),
+    Mutant(
+        "tuned: a block's end not noticed",
+        TUNED,
+        "} else if (++position.slot == args.block_size) {",
+        "} else if (++position.slot > args.block_size) {",
+        says="differs",
     ),
 )
 """Those which every version of this suite must see."""

@@ -40,7 +40,7 @@ def test_a_changed_header_is_a_new_build_and_shows_in_the_result(copied_sources:
     call = well_formed()
     call["src_cache"][:] = record(0x22, 0x38, 0x00)
     call["src_cache"][2, 0, 329] = 0x40
-    Operators(copied_sources).cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    Operators(copied_sources, "plain").cp_gather_and_upconvert_nvfp4_kv_cache(**call)
     assert np.flatnonzero(call["dst"][0] == 0x4000).tolist() == list(range(16 * 9, 16 * 10))
 
 
@@ -117,12 +117,12 @@ def test_the_same_source_compiles_for_every_architecture_without_a_gpu(arch: str
     pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
     cubin = cross.compile_for(arch)
     assert cubin.image.startswith(b"\x7fELF")
-    assert b"nvfp4_gather_plain" in cubin.image
+    assert b"nvfp4_gather_tuned" in cubin.image
     assert cubin.image == cross.restore_last_byte(cubin.image[:-1])
 
 
 def test_what_nvrtc_refuses_is_reported_in_the_first_line(copied_sources: Path) -> None:
     pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
-    (copied_sources / "cuda" / "nvfp4_gather.cu").write_text("__device__ int nonsense = nowhere;\n")
+    (copied_sources / "cuda" / "nvfp4_gather_tuned.cu").write_text("__device__ int nonsense = nowhere;\n")
     with pytest.raises(BuildError, match=r'cannot build .* for sm_90: .*identifier "nowhere" is undefined'):
         cross.compile_for("sm_90", copied_sources)

@@ -10,6 +10,7 @@ import torch
 
 from conformance.selfcheck.by_hand import UNTOUCHED, record, row, well_formed
 from kernels import sources
+from kernels.catalog import KERNELS
 from kernels.ops import Operators, cp_gather_and_upconvert_nvfp4_kv_cache
 
 
@@ -128,7 +129,7 @@ def test_a_nan_scale_gives_7fff_and_a_negative_zero_keeps_its_sign() -> None:
 def test_rows_and_pages_of_wider_arrays_are_gathered_in_place() -> None:
     plain, wide = well_formed(), well_formed()
     plain["src_cache"][:] = np.random.default_rng(0).integers(0, 256, plain["src_cache"].shape, np.uint8)
-    wide["src_cache"] = np.pad(plain["src_cache"], ((0, 0), (0, 2), (0, 5)))[:, :4, :352]
+    wide["src_cache"] = np.pad(plain["src_cache"], ((0, 0), (0, 2), (0, 8)))[:, :4, :352]
     wide["block_table"] = np.pad(plain["block_table"], ((0, 0), (0, 3)), constant_values=-1)[:, :2]
     workspace = np.full((7, 600), UNTOUCHED, np.uint16)
     wide["dst"] = workspace[1:6, 8:584]
@@ -179,10 +180,18 @@ def test_a_receipt_says_who_built_what_and_how_often_it_ran() -> None:
     for _ in range(2):
         operators.cp_gather_and_upconvert_nvfp4_kv_cache(**well_formed())
     receipt = operators.receipt()
-    assert (receipt["kernel"], receipt["launches"], list(receipt["devices"])) == ("nvfp4_gather_plain", 2, ["cpu"])
+    assert (receipt["kernel"], receipt["launches"], list(receipt["devices"])) == ("nvfp4_gather_tuned", 2, ["cpu"])
     assert receipt["devices"]["cpu"]["sources_sha256"] == sources.sources_sha256(sources.DEFAULT_ROOT)
 
 
 def test_an_unknown_kernel_is_refused_with_the_names_of_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"^kernel: found 'fast', expected one of plain"):
         Operators(kernel="fast")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_block_size_of_more_than_32_bits_is_divided_by(kernel: str) -> None:
+    call = well_formed()
+    call["src_cache"] = np.lib.stride_tricks.as_strided(record(0x2C, 0x3C, 0xB8), (3, 1 << 33, 352), (0, 0, 1))
+    Operators(kernel=kernel).cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+    assert np.array_equal(call["dst"], [row(-3.0, 1.5, -1.0)] * 5)

@@ -251,8 +251,8 @@ def test_receipts_of_workers_add_up(tmp_path: Path) -> None:
     done = gate("--target", "host", "-n", "2", "--report-dir", str(tmp_path), PART)
     assert done.returncode == 0, done.stdout
     receipt = json.loads((tmp_path / "gate.json").read_text())["targets"][0]["receipt"]
-    assert receipt["kernel"] == "nvfp4_gather_plain"
-    assert receipt["launches"] == receipt["devices"]["cpu"]["launches"] > 10
+    assert receipt["kernel"] == "nvfp4_gather_tuned"
+    assert receipt["launches"] == receipt["devices"]["cpu"]["launches"] >= 10
     assert len(receipt["devices"]["cpu"]["sources_sha256"]) == 64
 
 

@@ -8,20 +8,25 @@ from typing import Any
 
 from conformance.memory import ArrayMemory, Memory
 from conformance.targets.base import GATHER, GATHER_STARTS, Target
+from kernels.catalog import DEFAULT
 from kernels.ops import Operators
 from kernels.sources import sources_root
 
 
 class KernelTarget(Target):
-    """An instance of the project's operators; `host:DIR` and `cuda:DIR` take the sources from another folder."""
+    """An instance of the project's operators with one kernel.
+
+    With a parameter, as in `host:DIR` and `cuda-plain:DIR`, the sources come from another folder.
+    """
 
     capabilities = frozenset({GATHER, GATHER_STARTS})
 
-    def __init__(self, name: str, memory: Memory, sources: str | None) -> None:
+    def __init__(self, place: str, memory: Memory, sources: str | None, kernel: str) -> None:
         """`sources` is a folder with cuda/ and host/ as in kernels/, or None for the project's own."""
+        name = place if kernel == DEFAULT else f"{place}-{kernel}"
         self.name = name if sources is None else f"{name}:{sources}"
         self.memory = memory
-        self.operators = Operators(None if sources is None else sources_root(Path(sources)))
+        self.operators = Operators(None if sources is None else sources_root(Path(sources)), kernel)
 
     def receipt(self) -> dict[str, Any]:
         """See Target."""
@@ -39,9 +44,9 @@ class KernelTarget(Target):
 class HostTarget(KernelTarget):
     """The CUDA sources built as C++ and run on the CPU."""
 
-    def __init__(self, sources: str | None = None) -> None:
+    def __init__(self, sources: str | None = None, kernel: str = DEFAULT) -> None:
         """See KernelTarget."""
-        super().__init__("host", ArrayMemory(), sources)
+        super().__init__("host", ArrayMemory(), sources, kernel)
 
     def unavailable(self) -> str | None:
         """See Target."""
@@ -67,9 +72,9 @@ class CudaTarget(KernelTarget):
 
     most_workers = 4  # a CUDA context each, and the largest cases take 10 GiB of device memory
 
-    def __init__(self, sources: str | None = None) -> None:
+    def __init__(self, sources: str | None = None, kernel: str = DEFAULT) -> None:
         """See KernelTarget."""
-        super().__init__("cuda", _cupy_memory(), sources)
+        super().__init__("cuda", _cupy_memory(), sources, kernel)
 
     def unavailable(self) -> str | None:
         """See Target."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import entry_points
 
 from conformance.targets.base import Target
@@ -18,6 +19,8 @@ BUILT_IN: dict[str, Callable[..., Target]] = {
     "torch": TorchTarget,
     "host": HostTarget,
     "cuda": CudaTarget,
+    "host-plain": partial(HostTarget, kernel="plain"),
+    "cuda-plain": partial(CudaTarget, kernel="plain"),
 }
 
 

@@ -1,0 +1,21 @@
+// The CUDA intrinsics that the kernels use and NVIDIA's headers have no host version of, as ordinary C++.
+#pragma once
+
+#include <vector_types.h>
+
+// Byte i of the result is byte `selector nibble i` of the eight bytes of a (0 to 3) and b (4 to 7).
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+    const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) {
+        const unsigned chosen = selector >> (4 * i) & 7;
+        result |= static_cast<unsigned>(bytes >> (8 * chosen) & 0xFF) << (8 * i);
+    }
+    return result;
+}
+
+// A store with a hint that nobody reads the line soon; a CPU needs no hint.
+template <class T>
+void __stcs(T* address, T value) {
+    *address = value;
+}
