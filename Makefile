@@ -5,6 +5,9 @@ TARGET ?= auto
 PROFILE ?= quick
 SEED ?= 0
 WORKERS ?= auto
+SANITIZER ?= compute-sanitizer
+TOOLS ?= memcheck initcheck
+PART ?= conformance/gate
 
 ifeq ($(strip $(VENV)),)
 PYTHON := python3
@@ -16,7 +19,7 @@ endif
 
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS)
 
-.PHONY: gate test lint bench setup clean
+.PHONY: gate test lint sanitize bench setup clean
 .DEFAULT_GOAL := gate
 
 gate: $(READY)
@@ -30,6 +33,15 @@ lint: $(READY)
 	$(PYTHON) -m ruff check
 	$(PYTHON) -m ruff format --check
 	$(PYTHON) -m mypy
+
+# Fails on any report of compute-sanitizer, which a CUDA toolkit brings. racecheck and synccheck are for kernels that use
+# shared memory or barriers.
+sanitize: $(READY)
+	@for tool in $(TOOLS); do \
+	    echo "compute-sanitizer $$tool, target $(TARGET)"; \
+	    $(SANITIZER) --tool $$tool --error-exitcode 70 --print-limit 10 $(PYTHON) -m pytest $(PART) \
+	        -m "not unsanitized" -p no:cacheprovider --exact-memory --require cuda --target $(TARGET) --seed $(SEED) || exit 1; \
+	done
 
 bench: $(READY)
 	$(PYTHON) -m conformance bench

@@ -10,7 +10,7 @@ import numpy as np
 from conformance.generation import Geometry, realize
 from conformance.judge import Differs, Judge, expected_rows
 from conformance.memory import Region
-from conformance.observe import TargetError, call, look
+from conformance.observe import LeftPending, TargetError, call, look
 from fixtures.cases import Arrangement, GatherCase
 from fixtures.placement import POISONS, Placement, place
 
@@ -126,12 +126,16 @@ def must_refuse(judge: Judge, malformed: Malformed) -> None:
 
 def attempt(judge: Judge, case: GatherCase, malformed: Malformed) -> str | None:
     """Make a malformed call; what the target raised, or None. Raise Differs if it raised but wrote all the same."""
+    return _refusal(judge, case, *malformed_arguments(case, malformed))
+
+
+def malformed_arguments(case: GatherCase, malformed: Malformed) -> tuple[dict[str, Placement], object]:
+    """The arrays of a malformed call, and its batch_size."""
     placements = place(case, POISONS[0])
     name = malformed.changed or malformed.argument
     if malformed.change:
         placements[name] = malformed.change(placements[name])
-    count = case.batch_size if malformed.batch_size is None else malformed.batch_size
-    return _refusal(judge, case, placements, count)
+    return placements, case.batch_size if malformed.batch_size is None else malformed.batch_size
 
 
 def refuses_or_conforms(judge: Judge, case: GatherCase, argument: str) -> None:
@@ -184,7 +188,7 @@ def _refusal(judge: Judge, case: GatherCase, placements: dict[str, Placement], b
     try:
         call(judge.target, regions, batch_size)
     except TargetError as error:
-        if not isinstance(error.__cause__, Exception):  # it tried to end the process
+        if isinstance(error, LeftPending) or not isinstance(error.__cause__, Exception):  # or tried to end the process
             raise judge.crashed(case, error) from error
         refusal = str(error)
     else:

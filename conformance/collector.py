@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.report import summary_line, write
-from conformance.session import GATE, receipts, targets_of, where
+from conformance.session import GATE, binds, receipts, targets_of, where
 from conformance.spec import clauses
 from conformance.verdicts import CRASHED, Outcome
 
@@ -63,10 +63,14 @@ class Collector:
         for name in self.gate.targets:
             terminalreporter.write_line(f"target {name}: {where(targets_of(self.config)[name])}")
             terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
+            if not binds("DEVICE", targets_of(self.config)[name]):
+                terminalreporter.write_line("  the chapter DEVICE does not bind it: no GPU code")
             for verdict, reason, tests in self.gate.unjudged(name):
                 terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
             judged = {clause for outcome in self.gate.of(name) for clause in outcome.clauses}
-            left = [clause for clause in clauses() if clause not in judged and not clause.startswith("SCALAR")]
+            target = targets_of(self.config)[name]
+            asked = [clause for clause in clauses() if not clause.startswith("SCALAR") and binds(clause, target)]
+            left = [clause for clause in asked if clause not in judged]
             if left:
                 terminalreporter.write_line(
                     f"  a part of the gate: {len(left)} clauses not asked for: {' '.join(left)}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +31,10 @@ class Memory(Protocol):
     """What a target's arrays are made of."""
 
     name: str
+    on_device: bool
+    """Whether the arrays lie on a CUDA device."""
+    exact: bool
+    """Whether an allocation ends where its array does, so that a memory checker sees every access beyond it."""
 
     def place(self, placement: Placement) -> Region:
         """Allocate, fill with poison, and write the data."""
@@ -49,6 +54,12 @@ class Memory(Protocol):
     def synchronize(self) -> None:
         """Wait for everything that was launched."""
 
+    def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
+        """Make a cupy.cuda.Stream the current one of the library that the arrays come from."""
+
+    def count_allocations(self) -> AbstractContextManager[list[int]]:
+        """The list grows by the bytes of each allocation that is made with that library in the meantime."""
+
 
 class ArrayMemory:
     """Arrays of NumPy, or of a module with its interface."""
@@ -56,9 +67,12 @@ class ArrayMemory:
     def __init__(self, name: str = "numpy", xp: Any = np) -> None:
         """`xp` is numpy or cupy."""
         self.name, self.xp = name, xp
+        self.on_device = xp is not np
+        self.exact = False
 
     def place(self, placement: Placement) -> Region:
         """See Memory."""
+        placement = without_margins(placement) if self.exact else placement
         base, first = self._allocate(placement)
         item = placement.data.itemsize
         view = self.xp.lib.stride_tricks.as_strided(
@@ -83,16 +97,37 @@ class ArrayMemory:
 
     def synchronize(self) -> None:
         """See Memory."""
-        if self.xp is not np:
+        if self.on_device:
             self.xp.cuda.get_current_stream().synchronize()
+
+    def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
+        """See Memory."""
+        context: AbstractContextManager[Any] = stream
+        return context
+
+    @contextmanager
+    def count_allocations(self) -> Iterator[list[int]]:
+        """See Memory."""
+        seen: list[int] = []
+
+        def note(hook: Any, **told: int) -> None:
+            seen.append(told["size"])
+
+        hook = type("Hook", (self.xp.cuda.MemoryHook,), {"malloc_preprocess": note})
+        with hook():
+            yield seen
 
     def _allocate(self, placement: Placement) -> tuple[Any, int]:
         item = placement.data.itemsize
         make = self.xp.zeros if placement.poison == 0 else self.xp.empty
-        base = make(placement.size + ALIGNMENT // item, placement.data.dtype)
+        base = make(placement.size + self._slack // item, placement.data.dtype)
         if placement.poison != 0:
             base.fill(placement.poison)
         return base, placement.before + _to_alignment(self._address(base) + placement.before * item, placement)
+
+    @property
+    def _slack(self) -> int:
+        return 0 if self.exact else ALIGNMENT
 
     def _held(self, region: Region) -> Any:
         return ... if region.placement.at is None else self.xp.asarray(region.placement.at)
@@ -110,14 +145,17 @@ class TorchMemory:
     def __init__(self, device: str = "cpu") -> None:
         """`device` is torch's name of it."""
         self.name, self.device = f"torch:{device}", device
+        self.on_device = device.startswith("cuda")
+        self.exact = False
 
     def place(self, placement: Placement) -> Region:
         """See Memory."""
         import torch
 
+        placement = without_margins(placement) if self.exact else placement
         data = _storable(placement.data)
         fill = _fill(placement)
-        base = self._filled(placement.size + ALIGNMENT // data.itemsize, fill, data.dtype)
+        base = self._filled(placement.size + (0 if self.exact else ALIGNMENT // data.itemsize), fill, data.dtype)
         address = base.data_ptr() + placement.before * data.itemsize
         first = placement.before + _to_alignment(address, placement)
         view = torch.as_strided(base, placement.shape, placement.strides, first)
@@ -162,14 +200,47 @@ class TorchMemory:
         # NumPy's zeros stay unbacked by memory until they are written; torch's do not.
         if fill == 0 and self.device == "cpu":
             return torch.from_numpy(np.zeros(size, dtype))
-        return torch.full((size,), fill, dtype=getattr(torch, dtype.name), device=self.device)
+        try:
+            return torch.full((size,), fill, dtype=getattr(torch, dtype.name), device=self.device)
+        except torch.OutOfMemoryError as error:
+            raise MemoryError(str(error)) from error
 
     def synchronize(self) -> None:
         """See Memory."""
         import torch
 
-        if self.device != "cpu":
+        if self.on_device:
             torch.cuda.synchronize(self.device)
+
+    @contextmanager
+    def on_stream(self, stream: Any) -> Iterator[None]:
+        """See Memory."""
+        import torch
+
+        external = torch.cuda.ExternalStream(stream.ptr, self.device)  # type: ignore[no-untyped-call]
+        with stream, torch.cuda.stream(external):
+            yield
+
+    @contextmanager
+    def count_allocations(self) -> Iterator[list[int]]:
+        """See Memory."""
+        import torch
+
+        def allocated() -> tuple[int, int]:
+            stats = torch.cuda.memory_stats(self.device)
+            return stats.get("allocation.all.allocated", 0), stats.get("allocated_bytes.all.allocated", 0)
+
+        seen: list[int] = []
+        before = allocated()
+        yield seen
+        after = allocated()
+        if after[0] != before[0]:
+            seen.append(after[1] - before[1])
+
+
+def without_margins(placement: Placement) -> Placement:
+    """The placement at the start of an aligned allocation that ends with its last element."""
+    return replace(placement, before=placement.shift // placement.data.itemsize, after=0)
 
 
 def _storable(data: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance import pending
 from conformance.memory import Region
 from conformance.targets.base import Target
 from fixtures.cases import GatherCase
@@ -17,6 +18,10 @@ from reference.scalars import Bf16Bits
 
 class TargetError(Exception):
     """What a target raised, as text; the exception itself is the cause."""
+
+
+class LeftPending(TargetError):
+    """A call left a CUDA error pending (DEVICE-10)."""
 
 
 @dataclass
@@ -49,12 +54,18 @@ def observe(target: Target, case: GatherCase, poison: Poison) -> Observation:
 def call(target: Target, regions: dict[str, Region], batch_size: object, **instead: Any) -> None:
     """The operator's call with the regions' views, some arguments replaced by name; TargetError if it raises."""
     views = {name: region.view for name, region in regions.items()}
+    if target.memory.on_device:
+        pending.take()  # what was there before is not this call's
     try:
         target.cp_gather_and_upconvert_nvfp4_kv_cache(**{**views, "batch_size": batch_size, **instead})
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out of a verdict
         raise TargetError(f"{type(error).__name__}: {error}") from error
+    finally:
+        left = pending.take() if target.memory.on_device else None
+    if left:
+        raise LeftPending(f"the call returned and left a CUDA error pending: {left} (DEVICE-10)")
 
 
 def look(target: Target, regions: dict[str, Region], poison: Poison) -> Observation:

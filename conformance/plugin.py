@@ -13,7 +13,7 @@ from conformance.collector import Collector
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.profiles import PROFILES, Profile, derived_seed
 from conformance.report import write
-from conformance.session import GATE, receipts, targets_of, where
+from conformance.session import GATE, binds, receipts, targets_of, use_exact_memory, where
 from conformance.spec import clauses
 from conformance.targets.base import Target
 from conformance.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
@@ -42,12 +42,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="WHAT",
         help="cuda, sm_100 or a capability, without which the run is red; may repeat",
     )
+    group.addoption(
+        "--exact-memory",
+        action="store_true",
+        help="end each allocation where its array ends, and use no memory pool: for runs under compute-sanitizer",
+    )
     group.addoption("--report-dir", type=Path, metavar="DIR", help="where to write gate.json and gate.md")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find the targets, so that a wrong name is a usage error before anything runs."""
     config.addinivalue_line("markers", "clause(id, ...): the clauses of SPEC.md that a test judges")
+    config.addinivalue_line("markers", "unsanitized: too large for compute-sanitizer, or about what runs at a time")
+    if config.getoption("--exact-memory"):
+        use_exact_memory(targets_of(config).values())
     targets_of(config)
     config.stash[GATE] = Gate(config.getoption("--seed"), config.getoption("--profile"))
     if hasattr(config, "workerinput"):
@@ -95,8 +103,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("target", list(targets), indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a test that names no clause, or one that SPEC.md does not have."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a test that names no clause, or one that SPEC.md does not have; leave out what does not bind a target."""
+    items[:] = [item for item in items if _binds(item, targets_of(config))]
     for item in items:
         named = _clauses(item)
         unknown = [clause for clause in named if clause not in clauses()]
@@ -168,6 +177,13 @@ def _verdict(error: BaseException | None) -> str:
         return CONFORMS
     # Another exception is a defect of the suite or of the target's set-up: never a pass.
     return next((verdict for kind, verdict in VERDICTS if isinstance(error, kind)), CRASHED)
+
+
+def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
+    if "target" not in getattr(item, "fixturenames", ()):
+        return True
+    chosen = targets[item.callspec.params["target"]]  # type: ignore[attr-defined]
+    return all(binds(clause, chosen) for clause in _clauses(item))
 
 
 def _clauses(item: pytest.Item) -> tuple[str, ...]:

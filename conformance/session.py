@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -24,6 +26,26 @@ def targets_of(config: pytest.Config) -> dict[str, Target]:
         except UnknownTarget as error:
             raise pytest.UsageError(str(error)) from error
     return config.stash[TARGETS]
+
+
+def binds(clause: str, target: Target) -> bool:
+    """Whether a clause says anything of a target: DEVICE is about GPU code."""
+    try:
+        return not clause.startswith("DEVICE") or target.is_gpu_code
+    except Exception:  # a target that cannot even say so is to crash in a test, by name
+        return True
+
+
+def use_exact_memory(targets: Iterable[Target]) -> None:
+    """Let each allocation end where its array ends, and come from the CUDA runtime itself."""
+    on_device = [target.memory for target in targets if target.memory.on_device]
+    for memory in on_device:
+        memory.exact = True
+    if any(memory.name == "cupy" for memory in on_device):
+        import cupy
+
+        cupy.cuda.set_allocator(None)  # torch has PYTORCH_NO_CUDA_MEMORY_CACHING for that
+    os.environ.setdefault("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")
 
 
 def where(target: Target) -> str:

@@ -204,8 +204,8 @@ MUTANTS = (
     Mutant(
         "tuned: one row after T written",
         TUNED,
-        "if (first + i >= args.num_rows) break;",
-        "if (first + i > args.num_rows) break;",
+        "if (first + i < args.num_rows) {  // GATHER-6",
+        "if (first + i <= args.num_rows) {",
         says="dst: written outside its elements: row",
     ),
     Mutant(

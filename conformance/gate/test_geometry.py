@@ -14,6 +14,7 @@ from conformance.targets.base import GATHER_STARTS
 from fixtures.cases import Arrangement, packed_starts
 
 
+@pytest.mark.unsanitized
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-3", "GATHER-5", "PAGE-1")
 @pytest.mark.parametrize("requests", [1, 2, 3])
 @pytest.mark.parametrize("block_size", [1, 2, 3])
@@ -30,6 +31,7 @@ def test_inputs_that_broke_real_kernels(judge: Judge, named: Named) -> None:
         judge(case)
 
 
+@pytest.mark.unsanitized
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-5", "GATHER-8", "PAGE-1", "PAGE-2")
 @pytest.mark.parametrize("named", EXTREMES, ids=lambda named: named.__name__)
 def test_magnitudes_that_outgrow_a_type_or_a_tile(judge: Judge, named: Named) -> None:

@@ -24,6 +24,11 @@ class Target:
     most_workers: int | None = None
     """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
 
+    @property
+    def is_gpu_code(self) -> bool:
+        """Whether SPEC.md's chapter DEVICE binds it: as a rule, if its arrays lie on a CUDA device."""
+        return self.memory.on_device
+
     def unavailable(self) -> str | None:
         """Why this machine cannot run the target, in one line; None if it can."""
         return None

@@ -70,6 +70,7 @@ class HostTarget(KernelTarget):
 class CudaTarget(KernelTarget):
     """The CUDA sources built by cupy's RawModule for the current device."""
 
+    is_gpu_code = True  # also where there is no device: "not judged" is the word for that
     most_workers = 4  # a CUDA context each, and the largest cases take 10 GiB of device memory
 
     def __init__(self, sources: str | None = None, kernel: str = DEFAULT) -> None:

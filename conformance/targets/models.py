@@ -42,6 +42,7 @@ class NumpyTarget(Target):
 class TorchTarget(Target):
     """The second model, on the CPU or, as `torch:cuda`, on a GPU."""
 
+    is_gpu_code = False  # a model may allocate, wait and look at numbers, wherever its arrays lie
     capabilities = frozenset({GATHER, GATHER_STARTS})
 
     def __init__(self, device: str = "cpu") -> None:

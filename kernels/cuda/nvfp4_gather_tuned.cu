@@ -165,11 +165,12 @@ extern "C" __global__ void nvfp4_gather_tuned(GatherArgs args) {
     // Nobody reads a row soon, so stores ask the caches to let go of it first.
 #pragma unroll
     for (int i = 0; i < kRowsOfWarp; ++i) {
-        if (first + i >= args.num_rows) break;  // GATHER-6
-        const unsigned pair = bf16_of_e4m3(__byte_perm(scales[i].x, scales[i].y, pick));
-        uint4* row = reinterpret_cast<uint4*>(args.dst + (first + i) * args.dst_row_stride) + lane;  // GATHER-8
-        __stcs(row, scaled(codes[i][0], __byte_perm(pair, pair, 0x1010)));
-        __stcs(row + kLanes, scaled(codes[i][1], __byte_perm(pair, pair, 0x3232)));
+        if (first + i < args.num_rows) {  // GATHER-6
+            const unsigned pair = bf16_of_e4m3(__byte_perm(scales[i].x, scales[i].y, pick));
+            uint4* row = reinterpret_cast<uint4*>(args.dst + (first + i) * args.dst_row_stride) + lane;  // GATHER-8
+            __stcs(row, scaled(codes[i][0], __byte_perm(pair, pair, 0x1010)));
+            __stcs(row + kLanes, scaled(codes[i][1], __byte_perm(pair, pair, 0x3232)));
+        }
     }
     if (first + rope_row >= args.num_rows) return;
     __nv_bfloat16* rope_key = args.dst + (first + rope_row) * args.dst_row_stride + kKvLoraRank;

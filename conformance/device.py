@@ -1,0 +1,268 @@
+"""What SPEC.md's chapter DEVICE asks of a call: each function raises Differs or Crashed, or returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conformance.calls import Malformed, good_call, malformed_arguments
+from conformance.generation import Geometry, realize
+from conformance.judge import Crashed, Differs, Judge, NotJudged, expected_rows
+from conformance.memory import Region
+from conformance.observe import LeftPending, TargetError, call
+from conformance.streams import ALLOCATIONS, Hold, capturing, done_within, new_stream, node_types, settle
+from fixtures.cases import GatherCase
+from fixtures.placement import POISONS, place
+from reference.scalars import Bf16Bits
+
+LENGTHS = (37, 0, 5, 64, 1, 130)
+
+
+def variants() -> list[GatherCase]:
+    """Three gathers of the same shapes, no two of which agree in cache, table or starts."""
+    starts = ((3, 9, 61, 0, 200, 7), (64, 0, 1, 5, 63, 65), (0, 2, 130, 17, 8, 66))
+    return [realize(Geometry(64, LENGTHS, each, extra_columns=4), seed) for seed, each in enumerate(starts)]
+
+
+@dataclass
+class Setup:
+    """A target with the arguments of a call on the device, and a stream for it; `case` is what the arguments hold."""
+
+    judge: Judge
+    case: GatherCase
+    regions: dict[str, Region]
+    stream: Any
+
+    def call(self) -> None:
+        """Make the call on the stream; Crashed if it raises."""
+        memory = self.judge.target.memory
+        try:
+            with memory.on_stream(self.stream):
+                call(self.judge.target, self.regions, self.case.batch_size)
+        except TargetError as error:
+            raise self.judge.crashed(self.case, error) from error
+
+    def hold(self, case: GatherCase) -> None:
+        """Let the arguments hold another case of the same shapes, and dst poison."""
+        for name, placement in place(case, POISONS[0]).items():
+            self.judge.target.memory.write(self.regions[name], placement.data)
+        self.case = case
+        device_synchronize()
+
+    def blank(self) -> None:
+        """Fill dst with poison."""
+        region = self.regions["dst"]
+        self.judge.target.memory.write(region, region.placement.data)
+        device_synchronize()
+
+    def rows(self) -> Bf16Bits:
+        """What dst holds, read on another stream than the call's and the default one."""
+        other = new_stream()
+        with self.judge.target.memory.on_stream(other):
+            rows = self.judge.target.memory.read(self.regions["dst"])
+        other.synchronize()
+        return rows.view(np.uint16)
+
+    def is_blank(self) -> bool:
+        """Whether no element of dst was written."""
+        return bool((self.rows() == POISONS[0].dst).all())
+
+    def must_be_right(self, what: str) -> None:
+        """Raise Differs unless dst holds what the golden model says of the case."""
+        expected = expected_rows(self.case)
+        self.judge.same(self.rows(), expected, f"{what}, and the golden model")
+        self.judge.count.add(self.case.num_rows, expected.size)
+
+    def differs(self, what: str) -> Differs:
+        """The verdict that says what went wrong."""
+        return Differs(self.judge.text("differs", [what, repr(self.case)]))
+
+
+@contextmanager
+def prepared(judge: Judge, case: GatherCase | None = None) -> Iterator[Setup]:
+    """The arguments of a case, and one call behind it, so that whatever is done once is done."""
+    case = case or variants()[0]
+    memory = judge.target.memory
+    try:
+        regions = {name: memory.place(placement) for name, placement in place(case, POISONS[0]).items()}
+    except MemoryError as error:
+        raise NotJudged(f"too little memory for {case!r}: {error}") from error
+    setup = Setup(judge, case, regions, new_stream())
+    device_synchronize()
+    setup.call()
+    Hold(setup.stream).release()
+    device_synchronize()
+    setup.blank()
+    try:
+        yield setup
+    finally:
+        device_synchronize()
+
+
+def device_synchronize() -> None:
+    """Wait for all streams."""
+    import cupy
+
+    cupy.cuda.Device().synchronize()
+
+
+def must_run_on_the_callers_stream(judge: Judge) -> None:
+    """DEVICE-1: a call behind a writer of its arguments, which has not run yet when the call returns."""
+    before, after, _ = variants()
+    with prepared(judge, before) as setup:
+        memory = judge.target.memory
+        written = {name: memory.place(placement) for name, placement in place(after, POISONS[0]).items()}
+        copied = memory.place(place(after, POISONS[1])["dst"])
+        device_synchronize()
+        with Hold(setup.stream):
+            with memory.on_stream(setup.stream):
+                for name, region in written.items():
+                    setup.regions[name].base[:] = region.base
+            setup.call()
+            with memory.on_stream(setup.stream):
+                copied.base[:] = setup.regions["dst"].base
+            settle()
+            if not setup.is_blank():
+                raise setup.differs(
+                    "rows were written before what was enqueued earlier on the caller's stream was done"
+                )
+        setup.stream.synchronize()
+        setup.case = after
+        setup.must_be_right("a call behind a writer on the same stream")
+        setup.regions["dst"] = copied
+        setup.must_be_right("what a copy behind the call saw")
+
+
+def must_not_need_the_default_stream(judge: Judge) -> None:
+    """DEVICE-2: a call on a non-blocking stream while the default stream is held."""
+    import cupy
+
+    with prepared(judge) as setup, Hold(cupy.cuda.Stream.null) as hold:
+        setup.call()
+        if not hold.holds or not done_within(setup.stream, 1.0):
+            raise setup.differs("the call was not done before the default stream was, on which it has no business")
+        setup.must_be_right("a call while the default stream is busy")
+
+
+def must_return_at_once(judge: Judge) -> None:
+    """DEVICE-3: a call on a stream that is held."""
+    with prepared(judge) as setup, Hold(setup.stream) as hold:
+        setup.call()
+        if not hold.holds:
+            raise setup.differs("the call returned only when the work enqueued before it was done")
+        hold.release()
+        setup.stream.synchronize()
+        setup.must_be_right("a call on a busy stream")
+
+
+def captured(setup: Setup) -> Any:
+    """A graph with the call in it, of which nothing has run; Differs if it cannot be captured."""
+    import cupy
+
+    try:
+        with capturing(setup.stream) as graphs:
+            setup.call()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise setup.differs(f"the call cannot be captured into a graph: {error}") from error
+    settle()
+    if not setup.is_blank():
+        raise setup.differs("rows were written while the call was captured, which is to do nothing yet")
+    return graphs[0]
+
+
+def must_be_captured_and_replayed(judge: Judge) -> None:
+    """DEVICE-4: a graph that is replayed after its arguments have changed in place."""
+    with prepared(judge) as setup:
+        graph = captured(setup)
+        for number, case in enumerate([*variants(), *variants()[:1]]):
+            setup.hold(case)
+            graph.launch(setup.stream)
+            setup.stream.synchronize()
+            setup.must_be_right(f"replay {number} of a captured call, with changed arguments")
+
+
+def must_not_allocate(judge: Judge) -> None:
+    """DEVICE-5: what the library and the driver say of their memory, and what is in a captured graph."""
+    import cupy
+
+    with prepared(judge) as setup:
+        lost = []
+        with judge.target.memory.count_allocations() as seen:
+            for _ in range(10):
+                free = cupy.cuda.runtime.memGetInfo()[0]
+                setup.call()
+                lost.append(free - cupy.cuda.runtime.memGetInfo()[0])
+        device_synchronize()
+        setup.blank()
+        try:
+            found = [f"{ALLOCATIONS[kind]} in its graph" for kind in node_types(captured(setup)) if kind in ALLOCATIONS]
+        except (Differs, Crashed):
+            found = []  # DEVICE-4 says so
+        if seen:
+            found.append(f"allocations of {seen[0]:,} bytes from the library's pool")
+        if min(lost) > 0:  # other processes may allocate now and then, but not during each of ten calls
+            found.append(f"at least {min(lost):,} bytes of free memory fewer after each call")
+        if found:
+            raise setup.differs(f"a call allocates: {', '.join(found)}")
+        judge.count.add(0, 0)
+
+
+def must_repeat_itself(judge: Judge, times: int = 50) -> None:
+    """DEVICE-6: one call again and again, over other content of dst each time."""
+    expected: Bf16Bits | None = None
+    with prepared(judge, realize(Geometry(64, (1500, 7, 0, 2600), (77, 1, 0, 640)), seed=5)) as setup:
+        for number in range(times):
+            setup.blank()
+            setup.call()
+            setup.stream.synchronize()
+            expected = expected_rows(setup.case) if expected is None else expected
+            judge.same(setup.rows(), expected, f"run {number} of the same call, and the golden model")
+        judge.count.add(times * setup.case.num_rows, times * setup.case.num_rows * setup.case.layout.row)
+
+
+def must_not_disturb_a_call_on_another_stream(judge: Judge, times: int = 20) -> None:
+    """DEVICE-7: two calls that start together once both streams are released."""
+    first, second, _ = variants()
+    with prepared(judge, first) as one, prepared(judge, second) as other:
+        for _ in range(times):
+            one.blank()
+            other.blank()
+            with Hold(one.stream), Hold(other.stream):
+                for setup in (one, other):
+                    for _ in range(4):
+                        setup.call()
+            one.stream.synchronize()
+            other.stream.synchronize()
+            one.must_be_right("a call while another stream had one")
+            other.must_be_right("a call while another stream had one")
+
+
+def must_leave_nothing_pending(judge: Judge) -> None:
+    """DEVICE-10: calls with rows, without rows and without requests; after each the judge looks for an error."""
+    for lengths in ((5, 2), (0,), (0, 0), (), (1,)):
+        for starts in (None, (3,) * len(lengths)):
+            judge(realize(Geometry(4, lengths, starts), seed=1))
+
+
+def must_enqueue_nothing_if_refused(judge: Judge, malformed: Malformed) -> None:
+    """DEVICE-11: a malformed call in a capture, which must stay empty."""
+    with prepared(judge, good_call()) as setup:
+        placements, batch_size = malformed_arguments(setup.case, malformed)
+        regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
+        device_synchronize()
+        with capturing(setup.stream) as graphs, judge.target.memory.on_stream(setup.stream):
+            try:
+                call(judge.target, regions, batch_size)
+            except LeftPending as error:
+                raise judge.crashed(setup.case, error) from error
+            except TargetError:
+                pass
+            else:
+                raise setup.differs(f"{malformed.argument} {malformed.found}: accepted")
+        if nodes := node_types(graphs[0]):
+            raise setup.differs(f"{malformed.argument} {malformed.found}: refused, but {len(nodes)} nodes enqueued")
+        judge.count.add(0, 0)
