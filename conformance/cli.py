@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from conformance.bench import measure
+from conformance.bench import command
+from conformance.bench.run import Sizes, default_targets
 from conformance.targets.base import Target
 from conformance.targets.registry import BUILT_IN, UnknownTarget, find, installed, resolve
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _count(name: str, most: int, what: str) -> Any:
+    def check(found: Any) -> Any:
+        for count in found if isinstance(found, list) else [found]:
+            if count is not None and not 1 <= count <= most:
+                raise typer.BadParameter(f"found {count}; allowed are 1 to {most}")
+        return found
+
+    return typer.Option(name, callback=check, metavar="N", help=what)
+
+
+def _file(name: str, what: str, **more: Any) -> Any:
+    return typer.Option(name, metavar="FILE", help=what, dir_okay=False, **more)
+
+
 Names = Annotated[list[str] | None, typer.Option("--target", metavar="T", help="A target's name; may repeat.")]
+Rows = Annotated[list[int] | None, _count("--rows", 1 << 30, "Rows of dst (65,536, on a GPU also 1 M, 4 M).")]
+BlockSizes = Annotated[list[int] | None, _count("--block-size", 1 << 16, "Records a block (64, on a GPU also 1,024).")]
+Requests = Annotated[list[int] | None, _count("--requests", 1 << 16, "Requests (16, on a GPU also 1 and 256).")]
+Repeats = Annotated[int | None, _count("--repeats", 10_000, "Measurements, of which the median counts (7).")]
+Json = Annotated[Path | None, _file("--json", "Write the result.")]
+Plot = Annotated[Path | None, _file("--plot", "Draw ratios to a device copy: .svg or .png.")]
+Markdown = Annotated[Path | None, _file("--markdown", "Write facts and tables.")]
+Stored = Annotated[Path | None, _file("--from", "Measure nothing: show a result of --json.", exists=True)]
 
 
 @app.command()
@@ -33,21 +59,29 @@ def targets(target: Names = None) -> None:
 @app.command()
 def bench(
     target: Names = None,
-    rows: Annotated[int, typer.Option(min=1, help="Rows of one gather.")] = 65_536,
-    repeats: Annotated[int, typer.Option(min=1, help="Gathers, of which the median is reported.")] = 7,
+    rows: Rows = None,
+    block_size: BlockSizes = None,
+    requests: Requests = None,
+    repeats: Repeats = None,
+    json: Json = None,
+    plot: Plot = None,
+    markdown: Markdown = None,
+    stored: Stored = None,
 ) -> None:
-    """Time gathers of unaligned starts: rows a second of each target, and the ratio to the first one."""
-    table = Table("target", "where", "rows/s", "ratio", box=None)
-    first = 0.0
-    for found in _find(target or ["numpy", "torch", "host"]):
-        reason = found.unavailable()
-        if reason:
-            table.add_row(found.name, f"not judged: {reason}", "", "")
-            continue
-        speed = measure(found, rows, repeats)
-        first = first or speed
-        table.add_row(found.name, found.describe(), f"{speed:,.0f}", f"{speed / first:.2f}")
-    Console().print(table)
+    """Time gathers of unaligned starts and uneven requests: on a GPU beside a copy of the same bytes, else in rows/s.
+
+    --rows, --block-size and --requests may repeat, and every combination is measured. The exit code is 1 if a target
+    gathers wrong bits or crashes: then it has no speed.
+    """
+    files = command.Files(json, plot, markdown)
+    if stored:
+        asked = {"--target": target, "--rows": rows, "--block-size": block_size, "--requests": requests}
+        result = command.stored(stored, {**asked, "--repeats": repeats}, files)
+    else:
+        sizes = Sizes(tuple(rows or ()), tuple(block_size or ()), tuple(requests or ()))
+        found = _find([*dict.fromkeys(target or default_targets())])
+        result = command.measure(found, sizes, repeats or 7, files)
+    raise typer.Exit(command.deliver(result, files))
 
 
 def _find(names: list[str]) -> list[Target]:
