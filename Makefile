@@ -19,7 +19,7 @@ endif
 
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS)
 
-.PHONY: gate test lint sanitize bench setup clean
+.PHONY: gate test lint sanitize gpu bench setup clean
 .DEFAULT_GOAL := gate
 
 gate: $(READY)
@@ -42,6 +42,14 @@ sanitize: $(READY)
 	    $(SANITIZER) --tool $$tool --error-exitcode 70 --print-limit 10 $(PYTHON) -m pytest $(PART) \
 	        -m "not unsanitized" -p no:cacheprovider --exact-memory --require cuda --target $(TARGET) --seed $(SEED) || exit 1; \
 	done
+
+# Everything that needs a GPU.
+gpu: $(READY)
+	$(PYTEST) conformance/gate --target cuda --target cuda-plain --require cuda --report-dir reports
+	$(PYTHON) -m pytest conformance/selfcheck/test_device_gpu.py conformance/selfcheck/test_kernel_ops_gpu.py \
+	    conformance/selfcheck/test_bench_device.py
+	$(MAKE) sanitize TARGET=cuda
+	$(PYTHON) -m conformance bench --target cuda --target cuda-plain
 
 bench: $(READY)
 	$(PYTHON) -m conformance bench

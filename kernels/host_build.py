@@ -16,7 +16,17 @@ from kernels.cache import BuildError as BuildError  # also to be imported from h
 from kernels.layout import NVFP4_DS_MLA
 
 # -ffp-contract=off and no -ffast-math: a product is rounded by itself and a NaN stays one, as on the GPU.
-FLAGS = ("-std=c++17", "-O2", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
+# -fno-strict-aliasing: CUDA code reads bytes as words and words as pairs of bf16.
+FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-pthread",
+)
 _LINES_SHOWN = 8
 
 

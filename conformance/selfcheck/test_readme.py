@@ -44,5 +44,5 @@ def test_the_example_of_a_target_can_fail(my_kernels: Path) -> None:
 
 
 def test_every_option_of_the_gate_is_explained() -> None:
-    for option in ("--target", "--profile", "--seed", "--require", "--report-dir"):
+    for option in ("--target", "--profile", "--seed", "--require", "--exact-memory", "--report-dir"):
         assert f"`{option}" in README
