@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conformance.selfcheck.by_hand import record, well_formed
-from kernels import cross, headers, host_build, scalars, sources
+from kernels import cross, cuda_build, headers, host_build, scalars, sources
 from kernels.cache import BuildError
 from kernels.ops import Operators
 
@@ -112,13 +112,12 @@ def test_the_conversions_of_the_headers_round_saturate_and_name_nan() -> None:
     assert scalars.e4m3_to_f32(np.array([0x01, 0x38, 0xFE], np.uint8)).tolist() == [2**-9, 1.0, -448.0]
 
 
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100a", "sm_103a", "sm_120a"])
-def test_the_same_source_compiles_for_every_architecture_without_a_gpu(arch: str) -> None:
-    pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
-    cubin = cross.compile_for(arch)
-    assert cubin.image.startswith(b"\x7fELF")
-    assert b"nvfp4_gather_tuned" in cubin.image
-    assert cubin.image == cross.restore_last_byte(cubin.image[:-1])
+@pytest.mark.parametrize(
+    ("capability", "arch"),
+    [("80", "sm_80"), ("90", "sm_90"), ("100", "sm_100a"), ("103", "sm_103a"), ("120", "sm_120a")],
+)
+def test_a_blackwell_device_gets_a_build_with_its_own_instructions(capability: str, arch: str) -> None:
+    assert cuda_build.arch_of(capability) == arch
 
 
 def test_what_nvrtc_refuses_is_reported_in_the_first_line(copied_sources: Path) -> None:
