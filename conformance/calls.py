@@ -31,11 +31,14 @@ class Malformed:
     changed: str = ""
 
 
-def _as_type(dtype: type[np.generic]) -> Change:
+def as_type(dtype: type[np.generic]) -> Change:
+    """Zeros of another type."""
     return lambda p: replace(p, data=np.zeros(p.data.shape, dtype), poison=p.poison & 0x7F)
 
 
-def _with_width(width: int) -> Change:
+def with_width(width: int) -> Change:
+    """Zeros of another last dimension."""
+
     def change(p: Placement) -> Placement:
         data = np.zeros((*p.data.shape[:-1], width), p.data.dtype)
         return replace(p, data=data, strides=_contiguous(data.shape))
@@ -43,11 +46,13 @@ def _with_width(width: int) -> Change:
     return change
 
 
-def _with_shape(*shape: int) -> Change:
+def with_shape(*shape: int) -> Change:
+    """Zeros of another shape."""
     return lambda p: replace(p, data=np.zeros(shape, p.data.dtype), strides=_contiguous(shape))
 
 
-def _with_inner_stride_two(p: Placement) -> Placement:
+def with_inner_stride_two(p: Placement) -> Placement:
+    """All strides twice as large, the innermost one included."""
     return replace(p, strides=tuple(2 * stride for stride in p.strides))
 
 
@@ -55,7 +60,8 @@ def _with_row_stride(stride: int) -> Change:
     return lambda p: replace(p, strides=(stride, 1))
 
 
-def _shorter(p: Placement) -> Placement:
+def shorter(p: Placement) -> Placement:
+    """Without the last entry of the first dimension."""
     return replace(p, data=p.data[:-1].copy())
 
 
@@ -64,42 +70,42 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 MALFORMED = (
-    Malformed("src_cache", "int32", _as_type(np.int32)),
-    Malformed("src_cache", "of rank 2", _with_shape(8, 352)),
-    Malformed("src_cache", "of records of 351 bytes", _with_width(351)),
-    Malformed("src_cache", "of records of 656 bytes", _with_width(656)),
-    Malformed("src_cache", "of blocks of no record", _with_shape(8, 0, 352)),
-    Malformed("src_cache", "of every other byte", _with_inner_stride_two),
-    Malformed("dst", "int32", _as_type(np.int32)),
-    Malformed("dst", "uint8", _as_type(np.uint8)),
-    Malformed("dst", "of rank 1", _with_shape(576)),
-    Malformed("dst", "of rank 3", _with_shape(2, 3, 576)),
-    Malformed("dst", "of rows of 575", _with_width(575)),
-    Malformed("dst", "of rows of 640", _with_width(640)),
-    Malformed("dst", "of every other column", _with_inner_stride_two),
+    Malformed("src_cache", "int32", as_type(np.int32)),
+    Malformed("src_cache", "of rank 2", with_shape(8, 352)),
+    Malformed("src_cache", "of records of 351 bytes", with_width(351)),
+    Malformed("src_cache", "of records of 656 bytes", with_width(656)),
+    Malformed("src_cache", "of blocks of no record", with_shape(8, 0, 352)),
+    Malformed("src_cache", "of every other byte", with_inner_stride_two),
+    Malformed("dst", "int32", as_type(np.int32)),
+    Malformed("dst", "uint8", as_type(np.uint8)),
+    Malformed("dst", "of rank 1", with_shape(576)),
+    Malformed("dst", "of rank 3", with_shape(2, 3, 576)),
+    Malformed("dst", "of rows of 575", with_width(575)),
+    Malformed("dst", "of rows of 640", with_width(640)),
+    Malformed("dst", "of every other column", with_inner_stride_two),
     Malformed("dst", "of rows that overlap", _with_row_stride(568)),
-    Malformed("block_table", "int64", _as_type(np.int64)),
-    Malformed("block_table", "of rank 1", _with_shape(8)),
-    Malformed("block_table", "of every other column", _with_inner_stride_two),
-    Malformed("workspace_starts", "int64", _as_type(np.int64)),
-    Malformed("workspace_starts", "of rank 2", _with_shape(3, 1)),
-    Malformed("workspace_starts", "of every other entry", _with_inner_stride_two),
-    Malformed("seq_starts", "int64", _as_type(np.int64)),
-    Malformed("seq_starts", "of rank 2", _with_shape(3, 1)),
-    Malformed("seq_starts", "of every other entry", _with_inner_stride_two),
-    Malformed("src_cache", "of rank 4", _with_shape(8, 4, 1, 352)),
-    Malformed("block_table", "of rank 3", _with_shape(1, 3, 4)),
-    Malformed("src_cache", "int8", _as_type(np.int8)),
-    Malformed("dst", "float16", _as_type(np.float16)),
-    Malformed("block_table", "int16", _as_type(np.int16)),
-    Malformed("workspace_starts", "float32", _as_type(np.float32)),
-    Malformed("seq_starts", "int16", _as_type(np.int16)),
+    Malformed("block_table", "int64", as_type(np.int64)),
+    Malformed("block_table", "of rank 1", with_shape(8)),
+    Malformed("block_table", "of every other column", with_inner_stride_two),
+    Malformed("workspace_starts", "int64", as_type(np.int64)),
+    Malformed("workspace_starts", "of rank 2", with_shape(3, 1)),
+    Malformed("workspace_starts", "of every other entry", with_inner_stride_two),
+    Malformed("seq_starts", "int64", as_type(np.int64)),
+    Malformed("seq_starts", "of rank 2", with_shape(3, 1)),
+    Malformed("seq_starts", "of every other entry", with_inner_stride_two),
+    Malformed("src_cache", "of rank 4", with_shape(8, 4, 1, 352)),
+    Malformed("block_table", "of rank 3", with_shape(1, 3, 4)),
+    Malformed("src_cache", "int8", as_type(np.int8)),
+    Malformed("dst", "float16", as_type(np.float16)),
+    Malformed("block_table", "int16", as_type(np.int16)),
+    Malformed("workspace_starts", "float32", as_type(np.float32)),
+    Malformed("seq_starts", "int16", as_type(np.int16)),
     Malformed("batch_size", "-1", batch_size=-1),
     Malformed("batch_size", "3.0", batch_size=3.0),
     Malformed("batch_size", "one more than the arrays have", batch_size=4),
-    Malformed("batch_size", "more than block_table has rows", _shorter, changed="block_table"),
-    Malformed("batch_size", "more than workspace_starts has entries", _shorter, changed="workspace_starts"),
-    Malformed("batch_size", "more than seq_starts has entries", _shorter, changed="seq_starts"),
+    Malformed("batch_size", "more than block_table has rows", shorter, changed="block_table"),
+    Malformed("batch_size", "more than workspace_starts has entries", shorter, changed="workspace_starts"),
+    Malformed("batch_size", "more than seq_starts has entries", shorter, changed="seq_starts"),
 )
 
 

@@ -63,8 +63,9 @@ class Collector:
         for name in self.gate.targets:
             terminalreporter.write_line(f"target {name}: {where(targets_of(self.config)[name])}")
             terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
-            if not binds("DEVICE", targets_of(self.config)[name]):
-                terminalreporter.write_line("  the chapter DEVICE does not bind it: no GPU code")
+            for chapter, why in (("DEVICE", "no GPU code"), ("WRITE", "it claims no write.*")):
+                if not binds(chapter, targets_of(self.config)[name]):
+                    terminalreporter.write_line(f"  the chapter {chapter} does not bind it: {why}")
             for verdict, reason, tests in self.gate.unjudged(name):
                 terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
             judged = {clause for outcome in self.gate.of(name) for clause in outcome.clauses}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.errors import FlakyFailure
 from hypothesis.internal.conjecture import providers
 
-from fixtures.cases import GatherCase
+Case = TypeVar("Case")
 
 
-def for_each(cases: st.SearchStrategy[GatherCase], count: int, seed: int, check: Callable[[GatherCase], None]) -> None:
+def for_each(cases: st.SearchStrategy[Case], count: int, seed: int, check: Callable[[Case], None]) -> None:
     """Check `count` cases drawn with `seed`; a failing one is shrunk before its exception is raised."""
 
     @hypothesis_seed(seed)
@@ -28,7 +29,7 @@ def for_each(cases: st.SearchStrategy[GatherCase], count: int, seed: int, check:
         phases=(Phase.generate, Phase.shrink),
     )
     @given(cases)
-    def holds(case: GatherCase) -> None:
+    def holds(case: Case) -> None:
         check(case)
 
     with _whatever_is_imported():

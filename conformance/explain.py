@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -64,10 +64,15 @@ def fault_lines(faults: Sequence[Fault]) -> list[str]:
 
 
 def stray_lines(case: GatherCase, seen: Observation) -> list[str]:
-    """Writes to where nothing may be written."""
+    """Writes to where a gather may not write."""
+    return outside_lines(seen, lambda place: _outside_dst(case, place))
+
+
+def outside_lines(seen: Observation, outside_dst: Callable[[int], str] | None = None) -> list[str]:
+    """Writes to where nothing may be written; `outside_dst` says where an element is, counted from dst's first."""
     lines = []
     for name, places in seen.strays.items():
-        where = [_outside_dst(case, place) if name == "dst" else f"element {place:+,}" for place in places]
+        where = [outside_dst(at) if outside_dst and name == "dst" else f"element {at:+,}" for at in places]
         lines.append(f"{name}: written outside its elements: {_few(where[:4], len(places))}")
     for name, indices in seen.changed.items():
         lines.append(f"{name}: an input, but overwritten at {_few([str(list(i)) for i in indices[:4]], len(indices))}")

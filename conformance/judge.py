@@ -106,7 +106,7 @@ class Judge:
         if lines:
             raise Differs(self.text("differs", [*lines, repr(case)]), [fault.name for fault in faults])
 
-    def crashed(self, case: GatherCase, error: TargetError) -> Crashed:
+    def crashed(self, case: object, error: TargetError) -> Crashed:
         """The verdict on a target that raised on a legal case."""
         return Crashed(self.text("crashed", [repr(case), str(error)]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +29,13 @@ class LeftPending(TargetError):
 class Observation:
     """What one run left behind.
 
-    `dst` is uint16 [T, 576]; `strays` gives, by argument, elements outside its view that no longer hold poison, counted
-    from the view's first element; `changed` gives, by input, indices of elements that the call overwrote.
+    `dst` is the output: uint16 [T, 576] for a gather, the cache for a writer; `strays` gives, by argument, elements
+    outside its view that no longer hold poison, counted from the view's first element; `changed` gives, by input,
+    indices of elements that the call overwrote.
     """
 
     poison: Poison
-    dst: Bf16Bits
+    dst: npt.NDArray[Any]
     strays: dict[str, list[int]] = field(default_factory=dict)
     changed: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
 
@@ -52,12 +54,17 @@ def observe(target: Target, case: GatherCase, poison: Poison) -> Observation:
 
 
 def call(target: Target, regions: dict[str, Region], batch_size: object, **instead: Any) -> None:
-    """The operator's call with the regions' views, some arguments replaced by name; TargetError if it raises."""
+    """The gather with the regions' views, some arguments replaced by name; TargetError if it raises."""
     views = {name: region.view for name, region in regions.items()}
+    invoke(target, target.cp_gather_and_upconvert_nvfp4_kv_cache, {**views, "batch_size": batch_size, **instead})
+
+
+def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, Any]) -> None:
+    """Call an operator of a target; TargetError if it raises, LeftPending if it leaves a CUDA error behind."""
     if target.memory.on_device:
         pending.take()  # what was there before is not this call's
     try:
-        target.cp_gather_and_upconvert_nvfp4_kv_cache(**{**views, "batch_size": batch_size, **instead})
+        operator(**arguments)
     except (KeyboardInterrupt, MemoryError):
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out of a verdict
@@ -68,11 +75,11 @@ def call(target: Target, regions: dict[str, Region], batch_size: object, **inste
         raise LeftPending(f"the call returned and left a CUDA error pending: {left} (DEVICE-10)")
 
 
-def look(target: Target, regions: dict[str, Region], poison: Poison) -> Observation:
-    """Read dst back, compare every input, and look for writes outside of what may be written."""
-    seen = Observation(poison, target.memory.read(regions["dst"]))
+def look(target: Target, regions: dict[str, Region], poison: Poison, output: str = "dst") -> Observation:
+    """Read the output back, compare every input, and look for writes outside of what may be written."""
+    seen = Observation(poison, target.memory.read(regions[output]))
     for name, region in regions.items():
-        if name != "dst":
+        if name != output:
             overwritten = np.argwhere(target.memory.read(region) != region.placement.data)
             if len(overwritten):
                 seen.changed[name] = [tuple(int(i) for i in index) for index in overwritten[:8]]

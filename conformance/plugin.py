@@ -13,7 +13,7 @@ from conformance.collector import Collector
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.profiles import PROFILES, Profile, derived_seed
 from conformance.report import write
-from conformance.session import GATE, binds, receipts, targets_of, use_exact_memory, where
+from conformance.session import GATE, binds, receipts, targets_of, use_exact_memory, where, writes
 from conformance.spec import clauses
 from conformance.targets.base import Target
 from conformance.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
@@ -182,8 +182,12 @@ def _verdict(error: BaseException | None) -> str:
 def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
     if "target" not in getattr(item, "fixturenames", ()):
         return True
-    chosen = targets[item.callspec.params["target"]]  # type: ignore[attr-defined]
-    return all(binds(clause, chosen) for clause in _clauses(item))
+    parameters = item.callspec.params  # type: ignore[attr-defined]
+    chosen = targets[parameters["target"]]
+    if "kv_cache_dtype" in parameters and not writes(chosen, parameters["kv_cache_dtype"]):
+        return False
+    named = _clauses(item)
+    return not named or any(binds(clause, chosen) for clause in named)
 
 
 def _clauses(item: pytest.Item) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.targets.base import Target
+from conformance.targets.base import WRITES, Target
 from conformance.targets.registry import UnknownTarget, find, resolve
 from conformance.verdicts import Gate
 
@@ -28,12 +28,37 @@ def targets_of(config: pytest.Config) -> dict[str, Target]:
     return config.stash[TARGETS]
 
 
+FORMATS_OF = {
+    "nvfp4_ds_mla": range(10, 16),
+    "fp8_ds_mla": range(16, 19),
+    "auto": (19,),
+    "fp8": (20,),
+}
+"""The numbers of the WRITE clauses that are about one kv_cache_dtype; the others are about them all."""
+
+
 def binds(clause: str, target: Target) -> bool:
-    """Whether a clause says anything of a target: DEVICE is about GPU code."""
+    """Whether a clause says anything of a target: DEVICE is about GPU code, WRITE about what it claims to write."""
     try:
-        return not clause.startswith("DEVICE") or target.is_gpu_code
+        if clause.startswith("DEVICE"):
+            return target.is_gpu_code
+        if clause.startswith("WRITE"):
+            return any(WRITES[form] in target.capabilities for form in _formats_of(clause))
+        return True
     except Exception:  # a target that cannot even say so is to crash in a test, by name
         return True
+
+
+def _formats_of(clause: str) -> list[str]:
+    number = int(clause.partition("-")[2] or 0)
+    if clause == "WRITE-21":
+        return ["nvfp4_ds_mla"]
+    return [form for form, numbers in FORMATS_OF.items() if number in numbers] or [*FORMATS_OF]
+
+
+def writes(target: Target, kv_cache_dtype: str) -> bool:
+    """Whether a target claims to write a kv_cache_dtype."""
+    return WRITES[kv_cache_dtype] in target.capabilities
 
 
 def use_exact_memory(targets: Iterable[Target]) -> None:

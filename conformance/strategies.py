@@ -5,7 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from conformance.generation import Geometry, realize
+from conformance.write_generation import Slots
+from conformance.write_generation import realize as realize_write
 from fixtures.cases import Arrangement, GatherCase
+from fixtures.write_cases import WriteArrangement, WriteCase
 
 BLOCK_SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 48, 64)
 _UNIT = 16  # bytes: the alignment of SPEC.md's contract
@@ -56,3 +59,32 @@ def gather_cases(draw: st.DrawFn, with_starts: bool) -> GatherCase:
     """Legal cases; the seed of their bytes is drawn too."""
     geometry = draw(geometries(with_starts))
     return realize(geometry, draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(("uniform", "uniform", "special"))))
+
+
+def write_arrangements() -> st.SearchStrategy[WriteArrangement]:
+    """Strides and alignments of a writer's arguments that the contract allows."""
+    return st.builds(
+        WriteArrangement,
+        kv_c_row_slack=st.sampled_from((0, 2, 64, 512)),
+        k_pe_row_slack=st.sampled_from((0, 2, 6, 512)),
+        cache_block_slack=st.sampled_from((0, _UNIT, 352, 1024)),
+        cache_record_slack=st.sampled_from((0, _UNIT, 160)),
+        cache_shift=st.sampled_from((0, _UNIT, 3 * _UNIT, 240)),
+        input_shift=st.sampled_from((0, 4, _UNIT, 100)),
+        spare_tokens=st.sampled_from((0, 1, 3)),
+        slots_outermost=st.booleans(),
+    )
+
+
+@st.composite
+def write_cases(draw: st.DrawFn, kv_cache_dtype: str) -> WriteCase:
+    """Legal writes of up to some dozen tokens; the seed of their numbers is drawn too."""
+    tokens = draw(st.integers(0, 40))
+    slots = Slots(
+        tokens,
+        block_size=draw(st.sampled_from(BLOCK_SIZES)),
+        skipped=draw(st.integers(0, tokens)),
+        extra_blocks=draw(st.integers(0 if tokens else 1, 3)),
+    )
+    arrangement = draw(st.just(WriteArrangement()) | write_arrangements())
+    return realize_write(slots, draw(st.integers(0, 2**32 - 1)), kv_cache_dtype, arrangement)

@@ -21,7 +21,7 @@ def check_well_formed(
     layout: RecordLayout,
 ) -> None:
     """Raise ValueError for a type, a rank, a size or a count that SPEC.md's table of arguments does not allow."""
-    _check_array("src_cache", src_cache, np.uint8, 3)
+    check_array("src_cache", src_cache, np.uint8, 3)
     if src_cache.shape[1] < 1 or src_cache.shape[2] != layout.nbytes:
         raise ValueError(f"src_cache has shape {src_cache.shape}; allowed is [num_blocks, >= 1, {layout.nbytes}]")
     _check_count("batch_size", batch_size)
@@ -34,7 +34,7 @@ def check_well_formed(
 
 def check_destination(dst: Array, layout: RecordLayout) -> None:
     """Raise ValueError unless dst is writable uint16 [T, layout.row] whose rows do not overlap."""
-    _check_array("dst", dst, np.uint16, 2)
+    check_array("dst", dst, np.uint16, 2)
     if dst.shape[1] != layout.row:
         raise ValueError(f"dst has shape {dst.shape}; allowed is [T, {layout.row}]")
     if len(dst) > 1 and dst.strides[0] < layout.row * dst.itemsize:
@@ -59,11 +59,11 @@ def check_legal(
     starts = np.asarray(workspace_starts, np.int64)
     if starts[0] != 0:
         raise ValueError(f"workspace_starts[0] is {starts[0]}; allowed is 0")
-    _check_each("workspace_starts", starts[1:], np.diff(starts) < 0, "no less than the entry before it", first_index=1)
+    check_each("workspace_starts", starts[1:], np.diff(starts) < 0, "no less than the entry before it", first_index=1)
     source = row_sources(starts, seq_starts, block_size, num_rows)
     if seq_starts is not None:
         owns = np.isin(np.arange(len(starts)), source.request)
-        _check_each("seq_starts", seq_starts, owns & (np.asarray(seq_starts) < 0), "at least 0")
+        check_each("seq_starts", seq_starts, owns & (np.asarray(seq_starts) < 0), "at least 0")
     _check_columns(source.request, source.token, source.column, block_table.shape[1])
     blocks = block_table[source.request, source.column]
     beyond = np.flatnonzero((blocks < 0) | (blocks >= num_blocks))
@@ -85,13 +85,15 @@ def _check_columns(
         )
 
 
-def _check_each(name: str, values: Array, wrong: npt.NDArray[np.bool_], allowed: str, first_index: int = 0) -> None:
+def check_each(name: str, values: Array, wrong: npt.NDArray[np.bool_], allowed: str, first_index: int = 0) -> None:
+    """Raise ValueError for the first of `values` that is wrong, with its place and value."""
     if wrong.any():
         index = int(np.flatnonzero(wrong)[0])
         raise ValueError(f"{name}[{index + first_index}] is {values[index]}; allowed is {allowed}")
 
 
-def _check_array(name: str, array: Array, dtype: type[np.generic], rank: int) -> None:
+def check_array(name: str, array: Array, dtype: type[np.generic], rank: int) -> None:
+    """Raise ValueError unless `array` is a NumPy array of that dtype and rank with usable strides."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != rank:
         found = f"{array.dtype} of rank {array.ndim}" if isinstance(array, np.ndarray) else type(array).__name__
         raise ValueError(f"{name} is {found}; allowed is {np.dtype(dtype)} of rank {rank}")
@@ -115,6 +117,6 @@ def _check_count(name: str, count: int) -> None:
 
 
 def _check_requests(name: str, array: Array, rank: int, batch_size: int) -> None:
-    _check_array(name, array, np.int32, rank)
+    check_array(name, array, np.int32, rank)
     if len(array) < batch_size:
         raise ValueError(f"{name} has {len(array)} entries; batch_size {batch_size} needs as many")

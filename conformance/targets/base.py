@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from conformance.memory import Memory
+from reference.profiles import DEFAULT, Profile
 
 GATHER = "gather.nvfp4"
 GATHER_STARTS = "gather.nvfp4.seq_starts"
+WRITE_NVFP4, WRITE_FP8, WRITE_GENERIC = "write.nvfp4", "write.fp8", "write.generic"
+
+WRITES = {"nvfp4_ds_mla": WRITE_NVFP4, "fp8_ds_mla": WRITE_FP8, "auto": WRITE_GENERIC, "fp8": WRITE_GENERIC}
+"""What a writer needs for each kv_cache_dtype."""
 
 
 class Target:
@@ -20,6 +25,8 @@ class Target:
     capabilities: ClassVar[frozenset[str]] = frozenset()
     nan: Literal["canonical", "any"] = "canonical"
     """Whether each NaN read must be 0x7FFF, or may be any NaN (SPEC.md READ-6)."""
+    profile: Profile = DEFAULT
+    """How its writers quantize (SPEC.md WRITE)."""
     memory: Memory
     most_workers: int | None = None
     """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
@@ -49,4 +56,10 @@ class Target:
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
         """SPEC.md GATHER; needs the capability gather.nvfp4, and gather.nvfp4.seq_starts if seq_starts is not None."""
+        raise NotImplementedError
+
+    def concat_and_cache_mla(
+        self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
+    ) -> None:
+        """SPEC.md WRITE; needs the capability that WRITES names for kv_cache_dtype."""
         raise NotImplementedError

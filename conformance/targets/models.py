@@ -8,19 +8,21 @@ from typing import Any
 import numpy as np
 
 from conformance.memory import ArrayMemory, TorchMemory
-from conformance.targets.base import GATHER, GATHER_STARTS, Target
-from reference import gather
+from conformance.targets.base import GATHER, GATHER_STARTS, WRITES, Target
+from reference import gather, writing
+from reference.profiles import DEFAULT, Profile
 
 
 class NumpyTarget(Target):
     """The golden model itself."""
 
     name = "numpy"
-    capabilities = frozenset({GATHER, GATHER_STARTS})
+    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values()})
 
-    def __init__(self) -> None:
+    def __init__(self, *, profile: Profile = DEFAULT) -> None:
         """NumPy arrays on the CPU."""
         self.memory = ArrayMemory()
+        self.profile = profile
 
     def describe(self) -> str:
         """See Target."""
@@ -38,16 +40,22 @@ class NumpyTarget(Target):
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
 
+    def concat_and_cache_mla(
+        self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
+    ) -> None:
+        """See Target."""
+        writing.concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale, self.profile)
+
 
 class TorchTarget(Target):
     """The second model, on the CPU or, as `torch:cuda`, on a GPU."""
 
     is_gpu_code = False  # a model may allocate, wait and look at numbers, wherever its arrays lie
-    capabilities = frozenset({GATHER, GATHER_STARTS})
+    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values()})
 
-    def __init__(self, device: str = "cpu") -> None:
+    def __init__(self, device: str = "cpu", *, profile: Profile = DEFAULT) -> None:
         """`device` is torch's name of it."""
-        self.device = device
+        self.device, self.profile = device, profile
         self.name = "torch" if device == "cpu" else f"torch:{device}"
         self.memory = TorchMemory(device)
 
@@ -80,3 +88,11 @@ class TorchTarget(Target):
         torch_model.cp_gather_and_upconvert_nvfp4_kv_cache(
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
+
+    def concat_and_cache_mla(
+        self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
+    ) -> None:
+        """See Target."""
+        from reference import torch_writer
+
+        torch_writer.concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale, self.profile)

@@ -1,0 +1,89 @@
+"""Malformed calls of a writer, and calls whose strides mean nothing: each a change of one argument of a good call."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.calls import (
+    Change,
+    Malformed,
+    as_type,
+    shorter,
+    with_inner_stride_two,
+    with_shape,
+    with_width,
+)
+from conformance.judge import Judge
+from conformance.write_generation import Slots, realize
+from conformance.writes import must_refuse_write
+from fixtures.placement import POISONS, Placement
+from fixtures.write_cases import WriteCase, place_write
+
+
+def _records_that_overlap(p: Placement) -> Placement:
+    block, record, one = p.strides
+    return replace(p, strides=(block, record - 16, one))
+
+
+def _blocks_that_overlap(p: Placement) -> Placement:
+    return replace(p, strides=(p.strides[0] - 16, *p.strides[1:]))
+
+
+def _two(p: Placement) -> Placement:
+    return replace(p, data=np.concatenate([p.data, p.data]))
+
+
+WIDTHS: Change = with_width(351)
+
+MALFORMED = (
+    Malformed("kv_c", "int16", as_type(np.int16)),
+    Malformed("kv_c", "float32", as_type(np.float32)),
+    Malformed("kv_c", "of rank 1", with_shape(512)),
+    Malformed("kv_c", "of rows of 511", with_width(511)),
+    Malformed("kv_c", "of rows of 576", with_width(576)),
+    Malformed("kv_c", "of every other column", with_inner_stride_two),
+    Malformed("kv_c", "shorter than slot_mapping", shorter),
+    Malformed("k_pe", "float16", as_type(np.float16)),
+    Malformed("k_pe", "of rank 3", with_shape(7, 1, 64)),
+    Malformed("k_pe", "of rows of 63", with_width(63)),
+    Malformed("k_pe", "of every other column", with_inner_stride_two),
+    Malformed("k_pe", "shorter than slot_mapping", shorter),
+    Malformed("kv_cache", "int8", as_type(np.int8)),
+    Malformed("kv_cache", "int32", as_type(np.int32)),
+    Malformed("kv_cache", "of rank 2", with_shape(8, 352)),
+    Malformed("kv_cache", "of records of 351 bytes", WIDTHS),
+    Malformed("kv_cache", "of records of 656 bytes", with_width(656)),
+    Malformed("kv_cache", "of blocks of no record", with_shape(8, 0, 352)),
+    Malformed("kv_cache", "of every other byte", with_inner_stride_two),
+    Malformed("kv_cache", "of records that overlap", _records_that_overlap),
+    Malformed("kv_cache", "of blocks that overlap", _blocks_that_overlap),
+    Malformed("slot_mapping", "int32", as_type(np.int32)),
+    Malformed("slot_mapping", "of rank 2", with_shape(7, 1)),
+    Malformed("slot_mapping", "of every other entry", with_inner_stride_two),
+    Malformed("scale", "float16", as_type(np.float16)),
+    Malformed("scale", "of two elements", _two),
+)
+
+UNKNOWN_DTYPES = ("nvfp4", "fp8_e5m2fnuz", "NVFP4_DS_MLA", "")
+
+
+def good_write(form: str = "nvfp4_ds_mla") -> WriteCase:
+    """Seven tokens, one of them skipped."""
+    return realize(Slots(7, 4, skipped=1), 1, form)
+
+
+def must_refuse(judge: Judge, malformed: Malformed) -> None:
+    """Raise Differs unless the target refuses, names the argument and writes nothing (WRITE-9)."""
+    case = good_write()
+    placements = place_write(case, POISONS[0])
+    assert malformed.change is not None
+    placements[malformed.argument] = malformed.change(placements[malformed.argument])
+    must_refuse_write(judge, case, placements, case.kv_cache_dtype, malformed.argument)
+
+
+def must_refuse_dtype(judge: Judge, kv_cache_dtype: str) -> None:
+    """Raise Differs unless a kv_cache_dtype that is none is refused."""
+    case = good_write()
+    must_refuse_write(judge, case, place_write(case, POISONS[0]), kv_cache_dtype, "kv_cache_dtype")

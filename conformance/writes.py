@@ -1,0 +1,79 @@
+"""The verdict on one call of a writer: the golden model's bytes against a target's, over the whole allocation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from conformance.explain import outside_lines
+from conformance.explain_write import mismatch_lines
+from conformance.judge import Differs, Judge, NotJudged
+from conformance.observe import Observation, TargetError, invoke, look
+from conformance.targets.base import WRITES, Target
+from fixtures.placement import POISONS, ZERO, Placement, Poison
+from fixtures.write_cases import WriteCase, is_huge, place_write
+
+
+def judge_write(judge: Judge, case: WriteCase) -> None:
+    """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
+    judge.need(WRITES[case.kv_cache_dtype])
+    for poison in (ZERO,) if is_huge(case) else POISONS:
+        compare(judge, case, observe_write(judge, case, poison))
+    judge.count.add(case.tokens, case.tokens * case.format.width)
+
+
+def observe_write(judge: Judge, case: WriteCase, poison: Poison) -> Observation:
+    """One call of the target's writer."""
+    target = judge.target
+    try:
+        regions = {name: target.memory.place(placement) for name, placement in place_write(case, poison).items()}
+    except MemoryError as error:
+        raise NotJudged(f"too little memory for {case!r}: {error}") from error
+    try:
+        call_write(target, {name: region.view for name, region in regions.items()}, case.kv_cache_dtype)
+    except TargetError as error:
+        raise judge.crashed(case, error) from error
+    target.memory.synchronize()
+    return look(target, regions, poison, output="kv_cache")
+
+
+def call_write(target: Target, arrays: dict[str, Any], kv_cache_dtype: object) -> None:
+    """The writer with these arrays; TargetError if it raises."""
+    invoke(target, target.concat_and_cache_mla, {**arrays, "kv_cache_dtype": kv_cache_dtype})
+
+
+def compare(judge: Judge, case: WriteCase, seen: Observation) -> None:
+    """Raise Differs for a wrong byte, a byte that was not to change, a stray write or a changed input."""
+    expected = case.written(seen.poison, judge.target.profile)
+    lines = mismatch_lines(case, expected, seen.dst, seen.poison) if (expected != seen.dst).any() else []
+    lines += outside_lines(seen)
+    if lines:
+        profile = f"declared profile {judge.target.profile.name}"
+        raise Differs(judge.text("differs", [*lines, f"{profile}; {case!r}"]))
+
+
+def image_of(judge: Judge, case: WriteCase) -> npt.NDArray[Any]:
+    """The cache that the target writes, once it has been judged on the case."""
+    judge_write(judge, case)
+    return observe_write(judge, case, POISONS[0]).dst
+
+
+def must_refuse_write(judge: Judge, case: WriteCase, placements: dict[str, Placement], form: object, name: str) -> None:
+    """Raise Differs unless the target refuses, names the argument and writes nothing (WRITE-9)."""
+    regions = {each: judge.target.memory.place(placement) for each, placement in placements.items()}
+    try:
+        call_write(judge.target, {each: region.view for each, region in regions.items()}, form)
+    except TargetError as error:
+        if not isinstance(error.__cause__, Exception):
+            raise judge.crashed(case, error) from error
+        refusal = str(error)
+    else:
+        raise Differs(judge.text("differs", [f"{name}: accepted", repr(case)]))
+    judge.target.memory.synchronize()
+    seen = look(judge.target, regions, POISONS[0], output="kv_cache")
+    if (seen.dst != placements["kv_cache"].data).any() or seen.strays or seen.changed:
+        raise Differs(judge.text("differs", [f"{name}: refused with {refusal}, but wrote"]))
+    if name not in refusal:
+        raise Differs(judge.text("differs", [f"{name}: not named in {refusal}"]))
+    judge.count.add(0, 0)
