@@ -1,4 +1,4 @@
-"""The command line: `python -m conformance targets | bench`."""
+"""The command line: `python -m conformance targets | bench | identify`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from conformance.bench import command
 from conformance.bench.run import Sizes, default_targets
+from conformance.identify.report import report
 from conformance.targets.base import Target
 from conformance.targets.registry import BUILT_IN, UnknownTarget, find, installed, resolve
 
@@ -82,6 +83,18 @@ def bench(
         found = _find([*dict.fromkeys(target or default_targets())])
         result = command.measure(found, sizes, repeats or 7, files)
     raise typer.Exit(command.deliver(result, files))
+
+
+@app.command()
+def identify(
+    target: Annotated[str, typer.Option("--target", metavar="T", help="A target's name.")],
+) -> None:
+    """Say which way of quantizing nvfp4_ds_mla a target's writer has.
+
+    The exit code is 0 if a combination of known rules, a named profile or not, predicts every byte, 1 if some input
+    contradicts the nearest one, 125 if the target cannot be asked.
+    """
+    raise typer.Exit(report(_find([target])[0], Console(soft_wrap=True, highlight=False)))
 
 
 def _find(names: list[str]) -> list[Target]:

@@ -92,10 +92,10 @@ def both_models(case: WriteCase, profile: Profile) -> tuple[np.ndarray, np.ndarr
     first = case.written(POISONS[0], profile)
     second = torch.from_numpy(case.blank(POISONS[0]).view(np.int16 if case.kv_cache_dtype == "auto" else np.uint8))
     cache = second.view(torch.bfloat16) if case.kv_cache_dtype == "auto" else second
-    numbers = [torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) for x in (case.kv_c, case.k_pe)]
+    kv_c, k_pe = (torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) for x in (case.kv_c, case.k_pe))
     scale = torch.tensor([case.scale], dtype=torch.float32)
     torch_writer.concat_and_cache_mla(
-        *numbers, cache, torch.from_numpy(case.slot_mapping), case.kv_cache_dtype, scale, profile
+        kv_c, k_pe, cache, torch.from_numpy(case.slot_mapping), case.kv_cache_dtype, scale, profile
     )
     return first, second.numpy().view(first.dtype)
 
@@ -117,8 +117,8 @@ def test_the_two_models_agree_on_any_bits(name: str, form: str) -> None:
 
 def test_the_triton_profile_writes_what_the_release_writes() -> None:
     for case in (every_amax(), every_pair(DEFAULT), realize(Slots(400), 1)):
-        written = [case.written(POISONS[0], PROFILES[name]) for name in ("vllm-0.33", "vllm-triton")]
-        assert np.array_equal(*written)
+        release, triton = (case.written(POISONS[0], PROFILES[name]) for name in ("vllm-0.33", "vllm-triton"))
+        assert np.array_equal(release, triton)
 
 
 @pytest.mark.parametrize(

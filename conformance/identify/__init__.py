@@ -1,0 +1,1 @@
+"""Which way of quantizing a writer has."""
