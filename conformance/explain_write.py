@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance.explain import bits_text
+from conformance.identify.traits import ORDERS, Traits, every_combination, nearest_named, records_of
 from fixtures.placement import Poison
 from fixtures.write_cases import WriteCase
-from reference.profiles import PROFILES, Profile
+from reference.profiles import PROFILES
 from reference.records import NVFP4_DS_MLA
 from reference.scalars import E2M1, E4M3
 
@@ -33,7 +34,7 @@ def mismatch_lines(case: WriteCase, expected: Image, got: Image, poison: Poison)
     ]
     if (expected == case.blank(poison)).all():
         return [*lines, "no token has a slot here: nothing was to be written"]
-    return [*lines, *_profiles(case, got, poison)]
+    return [*lines, *_profiles(case, got, poison, int(tokens[0]) if len(tokens) else None)]
 
 
 def _where(case: WriteCase, tokens: npt.NDArray[np.int64], block: int, record: int) -> str:
@@ -71,35 +72,30 @@ def _nvfp4(case: WriteCase, token: int, place: int, want: int, seen: int) -> str
     return f"scale of latent block {scale}: {both} ({values[0]}, {values[1]})"
 
 
-def _profiles(case: WriteCase, got: Image, poison: Poison) -> list[str]:
+def _profiles(case: WriteCase, got: Image, poison: Poison, token: int | None) -> list[str]:
     """Which other ways of quantizing write exactly this."""
     if case.kv_cache_dtype not in ("nvfp4_ds_mla", "fp8_ds_mla"):
         return []
-    named = [profile for profile in PROFILES.values() if _writes(case, profile, got, poison)]
+    named = [profile for profile in PROFILES.values() if (case.written(poison, profile) == got).all()]
     if named:
         return [f"exactly what profile {profile.name} writes" for profile in named]
-    fitting = [profile for profile in combinations() if _writes(case, profile, got, poison)]
-    return [f"exactly what {profile.name} write" for profile in fitting[:3]] or [
-        "no combination of profiles writes this"
-    ]
+    if case.kv_cache_dtype == "fp8_ds_mla" or token is None:
+        return []
+    fitting = (traits for order in ORDERS for traits in every_combination(order) if _fits(traits, case, got, token))
+    told = [f"exactly what profile {name} writes with {what}" for name, what in map(_told, islice(fitting, 1))]
+    return told or ["no combination of known rules writes this"]
 
 
-def combinations() -> list[Profile]:
-    """Every combination of the profiles' parameters, named by them."""
-    values = product(
-        ("ignored", "spreads"), ("nearest", "up"), ("reciprocal", "division"), ("arbitrary", "power of two")
-    )
-    return [
-        Profile(
-            f"nan {nan}, scale {scale}, {normalisation}, tile {tile}",
-            nan=nan,  # type: ignore[arg-type]
-            scale=scale,  # type: ignore[arg-type]
-            normalisation=normalisation,  # type: ignore[arg-type]
-            tile=tile,  # type: ignore[arg-type]
-        )
-        for nan, scale, normalisation, tile in values
-    ]
+def _fits(traits: Traits, case: WriteCase, got: Image, token: int) -> bool:
+    """Whether traits predict every record, that of one token first, since there are many traits to try."""
+    records, slots = got.reshape(-1, case.format.width), case.held_slots
+    for tokens in (np.array([token]), np.flatnonzero(slots >= 0)):
+        predicted = records_of(traits, case.kv_c[tokens], case.k_pe[tokens], case.scale)
+        if (predicted != records[slots[tokens]]).any():
+            return False
+    return True
 
 
-def _writes(case: WriteCase, profile: Profile, got: Image, poison: Poison) -> bool:
-    return bool((case.written(poison, profile) == got).all())
+def _told(traits: Traits) -> tuple[str, str]:
+    profile, differing = nearest_named(traits)
+    return profile.name, ", ".join(f"{trait} {mine}" for trait, (mine, _) in differing.items())

@@ -83,7 +83,7 @@ def records_of(traits: Traits, kv_c: Bf16Bits, k_pe: Bf16Bits, scale: float) -> 
         scales = _scales(traits, quantize.amax(blocks, traits.nan))
         codes = _codes(traits, blocks, scales)
         rope = _rope(traits, f32_from_bf16(k_pe), np.float32(scale))
-    even, odd = codes.reshape(len(kv_c), -1, 2).transpose(2, 0, 1)
+    even, odd = codes.reshape(len(kv_c), SCALES * BLOCK // 2, 2).transpose(2, 0, 1)
     low, high = (even, odd) if traits.nibbles == "low first" else (odd, even)
     stored = np.empty_like(scales)
     stored[:, list(traits.order)] = scales

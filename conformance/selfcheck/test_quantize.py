@@ -1,12 +1,12 @@
 """Proofs about quantizing: closed domains, whole, against NVIDIA's headers and against the second model."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
-from conformance.explain_write import combinations
 from conformance.write_generation import (
     FINITE,
     SPECIAL,
@@ -29,6 +29,23 @@ from reference.scalars import E2M1, E4M3, Floats, bf16_from_f32, f32_from_bf16
 
 AMAX = f32_from_bf16(FINITE)
 RULES = ["nearest", "up"]
+
+
+def combinations() -> list[Profile]:
+    """Every combination of the profiles' parameters, named by them."""
+    values = product(
+        ("ignored", "spreads"), ("nearest", "up"), ("reciprocal", "division"), ("arbitrary", "power of two")
+    )
+    return [
+        Profile(
+            f"nan {nan}, scale {scale}, {normalisation}, tile {tile}",
+            nan=nan,  # type: ignore[arg-type]
+            scale=scale,  # type: ignore[arg-type]
+            normalisation=normalisation,  # type: ignore[arg-type]
+            tile=tile,  # type: ignore[arg-type]
+        )
+        for nan, scale, normalisation, tile in values
+    ]
 
 
 @cache
