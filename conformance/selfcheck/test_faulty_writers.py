@@ -13,7 +13,7 @@ GATE = ("conformance/gate/test_write.py", "conformance/gate/test_write_calls.py"
 CAUGHT = {
     "Divides": (
         "test_every_number_gets_its_code_under_every_scale_byte",
-        "exactly what profile vllm-0.33 writes with normalisation division",
+        "exactly what profile flashmla writes",
     ),
     "RoundsToNearest": ("test_every_amax_gets_its_scale_byte", "exactly what profile vllm-0.33 writes"),
     "RoundsUp": ("test_every_amax_gets_its_scale_byte", "exactly what profile vllm-03b60164 writes"),
