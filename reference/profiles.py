@@ -24,7 +24,8 @@ PROFILES = {
         Profile("vllm-0.33"),
         Profile("vllm-03b60164", scale="up"),
         Profile("vllm-triton", sixth="multiplied"),
-        Profile("flashmla", nan="spreads", normalisation="division", tile="arbitrary"),
+        Profile("flashmla", nan="spreads", normalisation="division"),
+        Profile("arbitrary-tiles", tile="arbitrary"),
     )
 }
 DEFAULT = PROFILES["vllm-0.33"]

@@ -66,7 +66,7 @@ def concat_and_cache_mla(
     _check_well_formed(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
     tokens = np.flatnonzero(slot_mapping >= 0)  # WRITE-2
     slots = slot_mapping[tokens]
-    _check_legal(kv_c[: len(slot_mapping)], kv_cache, slot_mapping, kv_cache_dtype, scale)
+    _check_legal(kv_c, kv_cache, slot_mapping, kv_cache_dtype, scale)
     block, record = np.divmod(slots, kv_cache.shape[1])  # WRITE-1
     kv_cache[block, record] = records_of(kv_c[tokens], k_pe[tokens], kv_cache_dtype, scale, profile)
 
@@ -97,14 +97,18 @@ def _check_well_formed(
 
 
 def _records_overlap(kv_cache: Array) -> bool:
-    # Along each dimension, from the densest on, one step has to leave behind all that the denser ones reach.
-    pairs = zip(kv_cache.strides, kv_cache.shape, strict=True)
-    reach = 0
-    for stride, size in sorted((stride, size) for stride, size in pairs if size > 1):
-        if stride <= reach:
+    blocks, records = kv_cache.shape[:2]
+    of_block = kv_cache.strides[0] if blocks > 1 else 0
+    of_record = kv_cache.strides[1] if records > 1 else 0
+    width = kv_cache.shape[2] * kv_cache.itemsize
+    # For each distance in records, the distances in blocks that come nearest to cancelling it.
+    by_records = np.arange(records if of_record else 1, dtype=np.int64)
+    nearest = -by_records * of_record // of_block if of_block else np.zeros_like(by_records)
+    for by_blocks in (nearest - 1, nearest, nearest + 1):
+        near = np.abs(by_blocks * of_block + by_records * of_record) < width
+        if (near & (np.abs(by_blocks) < blocks) & ((by_records > 0) | (by_blocks != 0))).any():
             return True
-        reach += stride * (size - 1)
-    return False
+    return bool(blocks > 1 and of_block == 0) or bool(records > 1 and of_record == 0)
 
 
 def _check_legal(
@@ -117,9 +121,11 @@ def _check_legal(
     again = np.zeros(len(slot_mapping), np.bool_)
     again[ordered[1:]] = same
     check_each("slot_mapping", slot_mapping, again & (slot_mapping >= 0), "each slot once")
-    infinite = (kv_c & 0x7F80) == 0x7F80
+    written = np.flatnonzero(slot_mapping >= 0)
+    infinite = (kv_c[written] & 0x7F80) == 0x7F80
     if kv_cache_dtype == "fp8_ds_mla" and infinite.any():
-        token, element = (int(i) for i in np.argwhere(infinite)[0])
+        row, element = (int(i) for i in np.argwhere(infinite)[0])
+        token = int(written[row])
         raise ValueError(f"kv_c[{token}, {element}] is {int(kv_c[token, element]):#06x}; allowed are finite numbers")
     if kv_cache_dtype == "fp8" and not 0 < float(scale.ravel()[0]) < np.inf:
         raise ValueError(f"scale is {scale.ravel()[0]}; allowed is a finite number above 0")

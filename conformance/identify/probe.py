@@ -17,13 +17,13 @@ from conformance.identify.traits import (
     records_of,
 )
 from conformance.judge import Judge
-from conformance.targets.base import Target
-from conformance.write_cases import latent_rows
+from conformance.targets.base import WRITE_FP8, Target
+from conformance.write_cases import latent_rows, tiles_of_fp8_ds_mla
 from conformance.write_generation import ROPE, Slots, case_of, every_amax, every_pair, every_rope, realize
 from conformance.writes import observe_write
 from fixtures.placement import POISONS
 from fixtures.write_cases import WriteCase
-from reference.profiles import DEFAULT, Profile
+from reference.profiles import DEFAULT, PROFILES, Profile
 from reference.scalars import E4M3, bf16_from_f32, f32_from_bf16
 
 SCALE_ARGUMENT = 2.0
@@ -64,11 +64,13 @@ class Identity:
     exact: bool
     compared: int
     contradiction: str = ""
+    tile: str | None = None
+    """The rule for the tiles of fp8_ds_mla, in words; None if the target does not claim to write it."""
 
     @property
     def profiles(self) -> list[Profile]:
         """The named profiles that these traits are."""
-        return self.traits.profiles()
+        return self.traits.profiles() if self.tile is None else self.traits.profiles(self.tile)
 
     def headline(self) -> str:
         """One line: a named profile, a combination that is none, or the nearest there is."""
@@ -77,6 +79,8 @@ class Identity:
             return f"profile {named}" if self.exact else f"nearest to profile {named}, which it contradicts"
         profile, differing = nearest_named(self.traits)
         what = ", ".join(f"{trait} {mine} instead of {theirs}" for trait, (mine, theirs) in differing.items())
+        if self.tile not in (None, profile.tile):
+            what = f"{what}, " * bool(what) + f"tile {self.tile} instead of {profile.tile}"
         combination = f"no named profile: {profile.name} with {what}"
         return combination if self.exact else f"nearest to a combination that is {combination}, which it contradicts"
 
@@ -93,8 +97,20 @@ def identify(target: Target) -> Identity:
         compared += written.size
         contradiction = _contradiction(best, more, written)
         if contradiction:
-            return Identity(best, False, compared, contradiction)
-    return Identity(best, True, compared)
+            return Identity(best, False, compared, contradiction, tile_of(judge))
+    return Identity(best, True, compared, tile=tile_of(judge))
+
+
+def tile_of(judge: Judge) -> str | None:
+    """Which rule predicts every byte that the target writes of fp8_ds_mla; None if it does not claim to write it."""
+    if WRITE_FP8 not in judge.target.capabilities:
+        return None
+    cases = [tiles_of_fp8_ds_mla(), every_amax("fp8_ds_mla")]
+    written = [observe_write(judge, case, POISONS[0]).dst for case in cases]
+    for profile in (DEFAULT, PROFILES["arbitrary-tiles"]):
+        if all((case.written(POISONS[0], profile) == seen).all() for case, seen in zip(cases, written, strict=True)):
+            return profile.tile
+    return "neither arbitrary nor a power of two"
 
 
 def many(traits: Traits) -> list[WriteCase]:

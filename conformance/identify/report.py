@@ -37,6 +37,7 @@ def lines(target: Target, found: Identity) -> list[str]:
     """The answer: a headline, the traits, and how far they hold."""
     told = [f"  {trait:<14} {value}" for trait, value in found.traits.told().items()]
     told.append("  sixth          divided or multiplied: these never write different bytes")
+    told += [f"  tile           {found.tile} (fp8_ds_mla)"] if found.tile else []
     shown = [f"target {target.name} ({target.describe()}): {found.headline()}", *told]
     if found.exact:
         shown.append(f"  predicts each of {found.compared:,} bytes written")

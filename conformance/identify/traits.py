@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from conformance.write_generation import BLOCK
 from reference import quantize
-from reference.profiles import PROFILES, Profile
+from reference.profiles import DEFAULT, PROFILES, Profile
 from reference.records import NVFP4_DS_MLA
 from reference.scalars import E4M3, Bf16Bits, Codes, Floats, f32_from_bf16
 
@@ -37,6 +37,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """Every value of every trait but the order of the scales, which is read off; the first is what most writers do."""
 
 
+OF_NVFP4 = tuple(profile for profile in PROFILES.values() if profile.tile == DEFAULT.tile)
+"""The profiles that are about nvfp4_ds_mla; another tile is about fp8_ds_mla alone."""
+
+
 @dataclass(frozen=True)
 class Traits:
     """One combination. `order[s]` is the place, 0 to 31, of latent block s's scale byte."""
@@ -54,9 +58,9 @@ class Traits:
         words = {field.name: str(getattr(self, field.name)) for field in fields(self) if field.name != "order"}
         return {**words, "order": ORDERS.get(self.order, f"block s at place {list(self.order)}[s]")}
 
-    def profiles(self) -> list[Profile]:
-        """The named profiles that this is."""
-        return [profile for profile in PROFILES.values() if of_profile(profile) == self]
+    def profiles(self, tile: str = DEFAULT.tile) -> list[Profile]:
+        """The named profiles that this is, with that rule for the tiles of fp8_ds_mla."""
+        return [profile for profile in PROFILES.values() if of_profile(profile) == self and profile.tile == tile]
 
     def differing(self, other: Traits) -> dict[str, tuple[str, str]]:
         """Trait -> this value and the other one, where they are not the same."""
@@ -123,5 +127,5 @@ def _rope(traits: Traits, x: Floats, scale: np.float32) -> Codes:
 
 def nearest_named(traits: Traits) -> tuple[Profile, dict[str, tuple[str, str]]]:
     """The named profile with the fewest traits that differ, and these."""
-    differences = [(profile, traits.differing(of_profile(profile))) for profile in PROFILES.values()]
+    differences = [(profile, traits.differing(of_profile(profile))) for profile in OF_NVFP4]
     return min(differences, key=lambda pair: len(pair[1]))

@@ -25,6 +25,8 @@ from reference.quantize import quantize_nvfp4
 class Writer(NumpyTarget):
     """A writer of nvfp4_ds_mla with any traits, and something done to its records."""
 
+    capabilities = frozenset({"write.nvfp4"})
+
     def __init__(self, traits: Traits, meddle: Any = None) -> None:
         super().__init__()
         self.traits, self.meddle = traits, meddle
