@@ -1,4 +1,4 @@
-"""The command line: `python -m conformance targets | bench | identify`."""
+"""The command line: `python -m conformance targets | bench | identify | histogram`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from conformance.bench import command
 from conformance.bench.run import Sizes, default_targets
+from conformance.histogram import show
 from conformance.identify.report import report
 from conformance.targets.base import Target
 from conformance.targets.registry import BUILT_IN, UnknownTarget, find, installed, resolve
@@ -87,14 +88,22 @@ def bench(
 
 @app.command()
 def identify(
-    target: Annotated[str, typer.Option("--target", metavar="T", help="A target's name.")],
+    target: Annotated[list[str], typer.Option("--target", metavar="T", help="A target's name; may repeat.")],
 ) -> None:
-    """Say which way of quantizing nvfp4_ds_mla a target's writer has.
+    """Say which way of quantizing a target's writer has, and whether several targets may write to one cache.
 
     The exit code is 0 if a combination of known rules, a named profile or not, predicts every byte, 1 if some input
-    contradicts the nearest one, 125 if the target cannot be asked.
+    contradicts the nearest one or two targets disagree, 125 if a target cannot be asked.
     """
-    raise typer.Exit(report(_find([target])[0], Console(soft_wrap=True, highlight=False)))
+    raise typer.Exit(report(_find(target), Console(soft_wrap=True, highlight=False)))
+
+
+@app.command()
+def histogram(
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each kind.")] = 4000,
+) -> None:
+    """Show which scale bytes and ties the suite's own numbers reach, and which Gaussian ones do."""
+    show(tokens, Console(width=120, highlight=False))
 
 
 def _find(names: list[str]) -> list[Target]:

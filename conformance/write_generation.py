@@ -65,7 +65,7 @@ SCALES = (1.0, 0.5, 0.0123, 3.7)
 def mixed(tokens: int, seed: int, finite: bool = False) -> tuple[Bf16Bits, Bf16Bits]:
     """uint16 [T, 512] and [T, 64]: blocks around every scale, of numbers on and beside ties, of any bits, of specials.
 
-    Gaussian numbers would reach less than a quarter of the scale bytes, and hardly any tie.
+    Gaussian numbers would reach less than a quarter of the scale bytes (`python -m conformance histogram`).
     """
     random = Random(seed)
     kinds = random.bytes((tokens, LATENT // BLOCK, 1)) % 8

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from conformance.identify.probe import Identity, identify
@@ -12,25 +14,53 @@ from conformance.targets.base import WRITE_NVFP4, Target
 IDENTIFIED, CONTRADICTED, CANNOT_BE_JUDGED = 0, 1, 125
 
 
-def report(target: Target, console: Console) -> int:
-    """Identify a target's writer and print the answer; the exit code."""
+def report(targets: Sequence[Target], console: Console) -> int:
+    """Identify the targets' writers and print the answers; the exit code."""
+    codes, found = [], {}
+    for target in targets:
+        code, identity = _one(target, console)
+        codes.append(code)
+        if identity:
+            found[target.name] = identity
+    for line in disagreements(found):
+        console.print(line, markup=False)
+        codes.append(CONTRADICTED)
+    return max(codes, key=(IDENTIFIED, CONTRADICTED, CANNOT_BE_JUDGED).index)
+
+
+def disagreements(found: dict[str, Identity]) -> list[str]:
+    """A line for each target after the first that does not write what the first one writes."""
+    names = list(found)
+    said = []
+    for name in names[1:]:
+        first, other = found[names[0]], found[name]
+        differing = {**other.traits.differing(first.traits)}
+        if first.tile and other.tile and first.tile != other.tile:
+            differing["tile"] = (other.tile, first.tile)
+        if differing:
+            what = ", ".join(f"{trait} {mine} and not {theirs}" for trait, (mine, theirs) in differing.items())
+            said.append(f"{name} and {names[0]} must not write to one cache: {name} has {what}")
+    return said
+
+
+def _one(target: Target, console: Console) -> tuple[int, Identity | None]:
     reason = target.unavailable()
     if reason is None and WRITE_NVFP4 not in target.capabilities:
         reason = f"it lacks {WRITE_NVFP4}"
     if reason is not None:
-        console.print(f"target {target.name}: not judged: {reason}")
-        return CANNOT_BE_JUDGED
+        console.print(f"target {target.name}: not judged: {reason}", markup=False)
+        return CANNOT_BE_JUDGED, None
     try:
         found = identify(target)
     except (NotJudged, Unsupported) as error:
-        console.print(f"target {target.name}: not judged: {error}")
-        return CANNOT_BE_JUDGED
+        console.print(f"target {target.name}: not judged: {error}", markup=False)
+        return CANNOT_BE_JUDGED, None
     except Crashed as error:
         console.print(str(error), markup=False)
-        return CONTRADICTED
+        return CONTRADICTED, None
     for line in lines(target, found):
         console.print(line, markup=False)
-    return IDENTIFIED if found.exact else CONTRADICTED
+    return (IDENTIFIED if found.exact else CONTRADICTED), found
 
 
 def lines(target: Target, found: Identity) -> list[str]:

@@ -118,5 +118,18 @@ def test_a_target_that_cannot_be_asked_is_not_judged() -> None:
 def test_a_declaration_that_is_not_true_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    assert report(Writer(Traits(scale="up")), Console(width=200)) == 0
+    assert report([Writer(Traits(scale="up"))], Console(width=200)) == 0
     assert "it declares profile vllm-0.33, which it is not" in capsys.readouterr().out
+
+
+def test_two_writers_that_must_not_share_a_cache_are_told() -> None:
+    done = run("conformance", "identify", "--target", "numpy", "--target", "host-vllm-03b60164")
+    assert done.returncode == 1
+    assert "host-vllm-03b60164 and numpy must not write to one cache: " in done.stdout
+    assert "host-vllm-03b60164 has scale up and not nearest" in done.stdout
+
+
+def test_the_histogram_shows_which_scale_bytes_are_reached() -> None:
+    done = run("conformance", "histogram", "--tokens", "400")
+    assert done.returncode == 0 and "mixed numbers of the suite: 126 of 126 reached" in done.stdout
+    assert "N(0, 1): " in done.stdout and "elements on a tie: 0.25: " in done.stdout

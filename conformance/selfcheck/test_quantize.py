@@ -157,7 +157,7 @@ def test_mixed_numbers_reach_every_scale_byte_and_every_tie() -> None:
     assert set(SPECIAL) <= set(case.kv_c.ravel().tolist())
 
 
-def test_gaussian_numbers_reach_few_scale_bytes_and_no_ties() -> None:
+def test_gaussian_numbers_reach_less_than_a_quarter_of_the_scale_bytes() -> None:
     normal = np.random.default_rng(0).normal(size=(4000, 512)).astype(np.float32)
     case = case_of(bf16_from_f32(normal), np.zeros((4000, 64), np.uint16), 0, "N(0, 1)")
     assert (scale_histogram(case, DEFAULT) > 0).sum() < 30
