@@ -6,31 +6,15 @@ from typing import Any
 import numpy as np
 
 from kernels.checks import GatherCall
+from kernels.kernel import Kernel
 
 
-@dataclass(frozen=True)
-class GatherKernel:
-    """One gather kernel: where it is, how it is launched, what memory it accepts.
+@dataclass(frozen=True, kw_only=True)
+class GatherKernel(Kernel):
+    """One gather kernel. The alignments are in bytes and bind addresses and strides (GATHER-12)."""
 
-    `source` is the CUDA file below a sources root, `symbol` the `__global__` function in it; `symbol` + "_host" is its
-    C++ entry in `host_source`. `block` is the (x, y) size of a thread block; each y takes `rows_of_warp` rows of dst.
-    `reserved_bytes` of shared memory are asked for and not used, to bound how many blocks a multiprocessor runs at a
-    time. The alignments are in bytes and bind addresses and strides (GATHER-12).
-    """
-
-    name: str
-    source: str
-    host_source: str
-    symbol: str
-    block: tuple[int, int]
-    rows_of_warp: int
-    reserved_bytes: int
     cache_alignment: int
     dst_alignment: int
-
-    def blocks(self, rows: int) -> int:
-        """Return how many thread blocks cover `rows` rows, rows >= 1."""
-        return -(-rows // (self.block[1] * self.rows_of_warp))
 
 
 DEFAULT = "tuned"
@@ -45,8 +29,6 @@ KERNELS = {
             host_source="host/nvfp4_gather.cpp",
             symbol="nvfp4_gather_plain",
             block=(32, 4),
-            rows_of_warp=1,
-            reserved_bytes=0,
             cache_alignment=1,  # it loads single bytes
             dst_alignment=4,  # it stores two bf16 at once
         ),

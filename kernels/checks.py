@@ -4,12 +4,12 @@ Values that live in the arrays are not looked at, since they may live on a devic
 """
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 
-from kernels.arrays import StridedArray, strided
-from kernels.layout import NVFP4_DS_MLA
+from kernels.argument_checks import check_alignment, check_device, check_writable, refuse, view
+from kernels.arrays import StridedArray
+from kernels.layout import BF16, NVFP4_DS_MLA
 
 
 @dataclass(frozen=True)
@@ -46,105 +46,58 @@ def check_gather(
     """
     layout = NVFP4_DS_MLA
     call = GatherCall(
-        src_cache=_array("src_cache", src_cache, ("uint8",), (None, None, layout.record_bytes)),
-        dst=_array("dst", dst, ("bfloat16", "uint16"), (None, layout.row_elements)),
-        block_table=_array("block_table", block_table, ("int32",), (None, None)),
-        workspace_starts=_array("workspace_starts", workspace_starts, ("int32",), (None,)),
+        src_cache=view("src_cache", src_cache, ("uint8",), (None, None, layout.record_bytes)),
+        dst=view("dst", dst, BF16, (None, layout.row_elements)),
+        block_table=view("block_table", block_table, ("int32",), (None, None)),
+        workspace_starts=view("workspace_starts", workspace_starts, ("int32",), (None,)),
         batch_size=_batch_size(batch_size),
-        seq_starts=None if seq_starts is None else _array("seq_starts", seq_starts, ("int32",), (None,)),
+        seq_starts=None if seq_starts is None else view("seq_starts", seq_starts, ("int32",), (None,)),
     )
     arrays = {"dst": call.dst, "src_cache": call.src_cache, "block_table": call.block_table}
     arrays["workspace_starts"] = call.workspace_starts
     if call.seq_starts is not None:
         arrays["seq_starts"] = call.seq_starts
-    _check_device(arrays)
+    check_device(arrays)
     _check_sizes(call)
     _check_dst(call.dst)
     if not call.is_empty:
         _check_nonempty(call)
-        _check_alignment("src_cache", call.src_cache, cache_alignment)
-        _check_alignment("dst", call.dst, dst_alignment)
+        check_alignment("src_cache", call.src_cache, cache_alignment)
+        check_alignment("dst", call.dst, dst_alignment)
         for name in ("block_table", "workspace_starts", "seq_starts"):
             if name in arrays:
-                _check_alignment(name, arrays[name], arrays[name].itemsize)
+                check_alignment(name, arrays[name], arrays[name].itemsize)
     return call
-
-
-def _refuse(argument: str, found: object, expected: object) -> NoReturn:
-    raise ValueError(f"{argument}: found {found}, expected {expected}")
-
-
-def _array(argument: str, value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...]) -> StridedArray:
-    try:
-        array = strided(value)
-    except TypeError as error:
-        _refuse(argument, error, "an array or tensor")
-    if array.dtype not in dtypes:
-        _refuse(argument, f"dtype {array.dtype}", " or ".join(dtypes))
-    if len(array.shape) != len(shape):
-        _refuse(argument, f"{len(array.shape)} dimensions", len(shape))
-    if shape[-1] is not None and array.shape[-1] != shape[-1]:
-        _refuse(argument, f"last dimension {array.shape[-1]}", shape[-1])
-    if 0 in array.shape:
-        return array  # without elements no stride is ever used, and NumPy says 0
-    if any(stride < 0 for stride in _used_strides(array)):
-        _refuse(argument, f"strides of {array.strides} bytes", "no negative stride")
-    if array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
-        _refuse(argument, f"an innermost stride of {array.strides[-1]} bytes", f"{array.itemsize}, one element")
-    return array
-
-
-def _used_strides(array: StridedArray, dimensions: int | None = None) -> list[int]:
-    """The strides of the first `dimensions` dimensions, without those of a dimension of fewer than two entries."""
-    pairs = zip(array.strides[:dimensions], array.shape[:dimensions], strict=True)
-    return [stride for stride, extent in pairs if extent > 1]
 
 
 def _batch_size(value: object) -> int:
     # bool is an int to Python, and never a number of requests.
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        _refuse("batch_size", f"{value!r} of type {type(value).__name__}", "an integer")
+        refuse("batch_size", f"{value!r} of type {type(value).__name__}", "an integer")
     if value < 0:
-        _refuse("batch_size", int(value), "at least 0")
+        refuse("batch_size", int(value), "at least 0")
     return int(value)
-
-
-def _check_device(arrays: dict[str, StridedArray]) -> None:
-    device = arrays["dst"].device
-    if device != "cpu" and not device.startswith("cuda:"):
-        _refuse("dst", f"device {device}", "cpu or cuda")
-    for argument, array in arrays.items():
-        if array.device != device:
-            _refuse(argument, f"device {array.device}", f"{device}, where dst is")
 
 
 def _check_sizes(call: GatherCall) -> None:
     if call.src_cache.shape[1] < 1:
-        _refuse("src_cache", "block_size 0", "at least 1")
+        refuse("src_cache", "block_size 0", "at least 1")
     for argument in ("block_table", "workspace_starts", "seq_starts"):
         array: StridedArray | None = getattr(call, argument)
         if array is not None and call.batch_size > array.shape[0]:
-            _refuse("batch_size", call.batch_size, f"at most {array.shape[0]}, the first dimension of {argument}")
+            refuse("batch_size", call.batch_size, f"at most {array.shape[0]}, the first dimension of {argument}")
 
 
 def _check_dst(dst: StridedArray) -> None:
-    if dst.readonly:
-        _refuse("dst", "a read-only array", "a writable one")
+    check_writable("dst", dst)
     row_bytes = dst.shape[1] * dst.itemsize
     if dst.shape[0] > 1 and dst.strides[0] < row_bytes:
-        _refuse("dst", f"a row stride of {dst.strides[0]} bytes", f"at least {row_bytes}, so that rows do not overlap")
+        refuse("dst", f"a row stride of {dst.strides[0]} bytes", f"at least {row_bytes}, so that rows do not overlap")
 
 
 def _check_nonempty(call: GatherCall) -> None:
     # Some row has an owner, so that a record and a table entry are read: without any, no call is legal.
     if call.src_cache.shape[0] == 0:
-        _refuse("src_cache", "0 blocks", f"at least 1 for the {call.dst.shape[0]} rows of dst")
+        refuse("src_cache", "0 blocks", f"at least 1 for the {call.dst.shape[0]} rows of dst")
     if call.block_table.shape[1] == 0:
-        _refuse("block_table", "0 columns", f"at least 1 for the {call.dst.shape[0]} rows of dst")
-
-
-def _check_alignment(argument: str, array: StridedArray, alignment: int) -> None:
-    if array.pointer % alignment:
-        _refuse(argument, f"address {array.pointer:#x}", f"a multiple of {alignment} bytes")
-    if any(stride % alignment for stride in _used_strides(array, -1)):
-        _refuse(argument, f"strides of {array.strides} bytes", f"multiples of {alignment} bytes")
+        refuse("block_table", "0 columns", f"at least 1 for the {call.dst.shape[0]} rows of dst")

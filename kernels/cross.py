@@ -9,6 +9,7 @@ from kernels import headers, sources
 from kernels.cache import BuildError
 from kernels.catalog import DEFAULT, KERNELS
 from kernels.host_build import explain
+from kernels.kernel import Kernel
 from kernels.layout import NVFP4_DS_MLA
 
 
@@ -46,18 +47,20 @@ class Recipe:
             nvrtc.destroyProgram(program)
 
 
-def recipe(arch: str, root: Path | None = None, kernel: str = DEFAULT) -> Recipe:
-    """Return how to compile the kernel of that name for `arch`, such as "sm_90", "sm_100a", "sm_103a" or "sm_120a".
+def recipe(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) -> Recipe:
+    """Return how to compile a kernel for `arch`, such as "sm_90", "sm_100a", "sm_103a" or "sm_120a".
 
-    Raises BuildError without CuPy or NVRTC, headers.MissingHeaders without CUDA headers.
+    A gather kernel may be given by its name. Raises BuildError without CuPy or NVRTC, headers.MissingHeaders without
+    CUDA headers.
     """
     root = sources.sources_root(root)
     nvrtc = _nvrtc()
     version = nvrtc.getVersion()
     includes = headers.include_dirs(headers.NVRTC_NEEDS, cuda_major=version[0], fallbacks=_bundled_with_cupy())
-    source = root / KERNELS[kernel].source
+    kernel = KERNELS[kernel] if isinstance(kernel, str) else kernel
+    source = root / kernel.source
     compiler = "NVRTC {}.{}".format(*version)
-    flags = (f"-arch={arch}", "-std=c++17", *NVFP4_DS_MLA.defines())
+    flags = (f"-arch={arch}", "-std=c++17", *NVFP4_DS_MLA.defines(), *kernel.defines)
     paths = (f"-I{source.parent}", *(f"-I{folder}" for folder in includes))
     return Recipe(
         arch=arch,
@@ -69,8 +72,8 @@ def recipe(arch: str, root: Path | None = None, kernel: str = DEFAULT) -> Recipe
     )
 
 
-def compile_for(arch: str, root: Path | None = None, kernel: str = DEFAULT) -> Cubin:
-    """Compile the kernel of that name for `arch`. Errors as `recipe` and `Recipe.compile` raise them."""
+def compile_for(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) -> Cubin:
+    """Compile a kernel, or the gather kernel of that name, for `arch`. Errors: as of `recipe` and `Recipe.compile`."""
     return recipe(arch, root, kernel).compile()
 
 

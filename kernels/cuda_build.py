@@ -13,7 +13,7 @@ from typing import Any
 
 from kernels import cache, cross
 from kernels.cache import BuildError
-from kernels.catalog import DEFAULT, KERNELS
+from kernels.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class DeviceKernel:
     binary_sha256: str
 
 
-def load(device: int, root: Path | None = None, kernel: str = DEFAULT) -> DeviceKernel:
-    """Compile the kernel of that name for CUDA device number `device`, or take it from the cache, and load it there.
+def load(device: int, kernel: Kernel, root: Path | None = None) -> DeviceKernel:
+    """Compile a kernel for CUDA device number `device`, or take it from the cache, and load it there.
 
     Raises BuildError (no CuPy, or the compiler's own first lines) or headers.MissingHeaders.
     """
@@ -46,7 +46,7 @@ def load(device: int, root: Path | None = None, kernel: str = DEFAULT) -> Device
     with current:
         recipe = cross.recipe(arch_of(current.compute_capability), root, kernel)
         path = cache.cached(f"{recipe.source.stem}-{recipe.key[:32]}.cubin", lambda p: _write(p, recipe))
-        loaded = cupy.RawModule(path=str(path)).get_function(KERNELS[kernel].symbol)
+        loaded = cupy.RawModule(path=str(path)).get_function(kernel.symbol)
         return DeviceKernel(
             kernel=loaded,
             device_name=_text(cupy.cuda.runtime.getDeviceProperties(device)["name"]),

@@ -42,16 +42,17 @@ class HostLibrary:
     binary_sha256: str
 
 
-def build(source: str, root: Path | None = None) -> HostLibrary:
+def build(source: str, root: Path | None = None, defines: tuple[str, ...] = ()) -> HostLibrary:
     """Build `source`, a C++ file below the sources root such as "host/scalars.cpp", or take it from the cache; load it.
 
-    Raises BuildError with the compiler's own first lines, or headers.MissingHeaders.
+    `defines` are -D options beside those of the record layout. Raises BuildError with the compiler's own first lines,
+    or headers.MissingHeaders.
     """
     root = sources.sources_root(root)
     command = compiler()
     identity = compiler_version()
     includes = headers.host_include_dirs()
-    flags = (*FLAGS, *NVFP4_DS_MLA.defines())
+    flags = (*FLAGS, *NVFP4_DS_MLA.defines(), *defines)
     key = sources.build_key(root, source, *flags, identity, platform.machine(), headers.fingerprint(includes))
 
     def compile_to(target: Path) -> None:

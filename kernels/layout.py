@@ -1,4 +1,4 @@
-"""The layout of a cache record, as data: the one place its numbers are written (RECORD-1 to RECORD-4)."""
+"""The layouts of cache records, as data: the one place their numbers are written (RECORD-1 to RECORD-4, WRITE)."""
 
 from dataclasses import dataclass
 
@@ -49,3 +49,23 @@ NVFP4_DS_MLA = RecordLayout(
     scale_offset=320,
     record_bytes=352,
 )
+
+
+@dataclass(frozen=True)
+class CacheFormat:
+    """What one record of a cache is for a writer: so many elements of one of these dtypes."""
+
+    dtypes: tuple[str, ...]
+    elements: int
+
+
+BF16 = ("bfloat16", "uint16")
+"""bf16, or its encodings where a library has no name for it."""
+
+CACHE_FORMATS = {
+    "nvfp4_ds_mla": CacheFormat(("uint8",), NVFP4_DS_MLA.record_bytes),
+    "fp8_ds_mla": CacheFormat(("uint8",), 656),
+    "auto": CacheFormat(BF16, NVFP4_DS_MLA.row_elements),
+    "fp8": CacheFormat(("uint8",), NVFP4_DS_MLA.row_elements),
+}
+"""By kv_cache_dtype (WRITE-15, WRITE-16, WRITE-19, WRITE-20)."""

@@ -1,13 +1,12 @@
 """The public operators, with vLLM's signatures: checked on the host, then run where the arrays are."""
 
-import ctypes
 import functools
 from pathlib import Path
 from typing import Any
 
-from kernels import cuda_build, host_build
 from kernels.catalog import DEFAULT, KERNELS, pack
-from kernels.checks import GatherCall, check_gather
+from kernels.checks import check_gather
+from kernels.launcher import Launcher
 
 
 class Operators:
@@ -22,10 +21,7 @@ class Operators:
             raise ValueError(f"kernel: found {kernel!r}, expected one of {', '.join(KERNELS)}")
         self.root = root
         self.kernel = KERNELS[kernel]
-        self._host: host_build.HostLibrary | None = None
-        self._failure: host_build.BuildError | None = None
-        self._devices: dict[int, cuda_build.DeviceKernel] = {}
-        self._launches: dict[str, int] = {}
+        self._launcher = Launcher(self.kernel, root)
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self,
@@ -49,64 +45,11 @@ class Operators:
         )
         if call.is_empty:
             return
-        device = call.dst.device
-        if device == "cpu":
-            self._run_on_host(call)
-        else:
-            self._run_on_device(call, int(device.removeprefix("cuda:")))
-        self._launches[device] = self._launches.get(device, 0) + 1
+        self._launcher.launch(pack(call), rows=call.dst.shape[0], caller=call.dst)
 
     def receipt(self) -> dict[str, Any]:
         """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom."""
-        builds: dict[str, dict[str, Any]] = {}
-        if self._host is not None:
-            host = self._host
-            builds["cpu"] = {
-                "compiler": host.compiler,
-                "flags": list(host.flags),
-                "sources_sha256": host.sources_sha256,
-                "binary_sha256": host.binary_sha256,
-            }
-        for number, build in self._devices.items():
-            builds[f"cuda:{number}"] = {
-                "device_name": build.device_name,
-                "arch": build.arch,
-                "driver": build.driver,
-                "compiler": build.compiler,
-                "flags": list(build.options),
-                "registers": build.registers,
-                "local_bytes": build.local_bytes,
-                "sources_sha256": build.sources_sha256,
-                "binary_sha256": build.binary_sha256,
-            }
-        for device, build_facts in builds.items():
-            build_facts["launches"] = self._launches.get(device, 0)
-        return {"kernel": self.kernel.symbol, "launches": sum(self._launches.values()), "devices": builds}
-
-    def _run_on_host(self, call: GatherCall) -> None:
-        if self._failure is not None:
-            raise self._failure  # the same sources fail again, and a caller may well try thousands of times
-        if self._host is None:
-            try:
-                self._host = host_build.build(self.kernel.host_source, self.root)
-            except host_build.BuildError as error:
-                self._failure = error
-                raise
-        entry = getattr(self._host.library, f"{self.kernel.symbol}_host")
-        entry.argtypes = (ctypes.c_void_p, ctypes.c_longlong, ctypes.c_uint, ctypes.c_uint)
-        entry.restype = None
-        args = pack(call)
-        entry(args.ctypes.data, self.kernel.blocks(call.dst.shape[0]), *self.kernel.block)
-
-    def _run_on_device(self, call: GatherCall, device: int) -> None:
-        cupy = cuda_build.import_cupy()
-        if device not in self._devices:
-            self._devices[device] = cuda_build.load(device, self.root, self.kernel.name)
-        with cupy.cuda.Device(device), cuda_build.current_stream(call.dst.library, device):
-            grid = (self.kernel.blocks(call.dst.shape[0]),)
-            # CuPy passes a NumPy array of size one by value, which makes this the kernel's struct.
-            kernel = self._devices[device].kernel
-            kernel(grid, self.kernel.block, (pack(call),), shared_mem=self.kernel.reserved_bytes)
+        return self._launcher.receipt()
 
 
 @functools.cache

@@ -174,13 +174,6 @@ MUTANTS = (
         "block-stride-packed",
     ),
     Mutant(
-        "tuned: record stride taken as 352",
-        TUNED,
-        "position.slot * args.cache_record_stride",
-        "position.slot * kRecordBytes",
-        "record-stride-packed",
-    ),
-    Mutant(
         "tuned: table stride taken as used columns",
         TUNED,
         "position.request * args.table_row_stride",

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.selfcheck import faulty_writers
 from conformance.selfcheck.running import gate
+from reference.profiles import DEFAULT, PROFILES
 
 MODULE = "conformance.selfcheck.faulty_writers"
 GATE = ("conformance/gate/test_write.py", "conformance/gate/test_write_calls.py")
@@ -53,3 +54,10 @@ def test_every_faulty_writer_is_listed() -> None:
     classes = {name for name, kind in vars(faulty_writers).items() if isinstance(kind, type)}
     faulty = {name for name in classes if issubclass(getattr(faulty_writers, name), faulty_writers.FaultyWriter)}
     assert faulty - {"FaultyWriter"} == set(CAUGHT)
+
+
+def test_the_projects_writers_conform_under_every_profile() -> None:
+    others = [f"host-{name}" for name in PROFILES if name != DEFAULT.name]
+    done = gate(*GATE, *(argument for name in others for argument in ("--target", name)))
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert all(f"target {name}: the CUDA sources on the CPU" in done.stdout for name in others)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from conformance.faults.catalogue import FAULTS
-from conformance.faults.mutants import MUTANTS, PLAIN, TUNED, Mutant
+from conformance.faults.mutants import MUTANTS, PLAIN, Mutant
+from conformance.faults.write_mutants import WRITE_MUTANTS
 from conformance.selfcheck.running import gate
 
 
@@ -21,10 +22,17 @@ def test_the_host_gate_is_red_on_a_faulty_kernel_and_names_the_fault(mutant: Mut
         assert mutant.says and mutant.says in run.stdout
 
 
-@pytest.mark.parametrize("file", [PLAIN, TUNED])
-def test_an_unchanged_copy_of_the_sources_conforms(file: str, tmp_path: Path) -> None:
-    unchanged = Mutant("none", file, "(GatherArgs args) {", "(GatherArgs args) {")
-    run = gate("--target", f"{unchanged.target}:{unchanged.write(tmp_path)}")
+@pytest.mark.parametrize("mutant", WRITE_MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_the_host_gate_is_red_on_a_faulty_writer_and_says_what_it_writes(mutant: Mutant, tmp_path: Path) -> None:
+    parts = ("conformance/gate/test_write.py", "conformance/gate/test_write_calls.py")
+    run = gate(*parts, "--target", f"host:{mutant.write(tmp_path)}", "--maxfail=3")
+    assert run.returncode == 1, run.stdout[-3000:]
+    assert mutant.says in run.stdout
+
+
+def test_an_unchanged_copy_of_the_sources_conforms(tmp_path: Path) -> None:
+    unchanged = Mutant("none", PLAIN, "(GatherArgs args) {", "(GatherArgs args) {")
+    run = gate("--target", f"{unchanged.target}:{unchanged.write(tmp_path)}", "-k", "not write")
     assert run.returncode == 0, run.stdout[-3000:]
 
 

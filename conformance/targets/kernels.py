@@ -7,30 +7,37 @@ from pathlib import Path
 from typing import Any
 
 from conformance.memory import ArrayMemory, Memory
-from conformance.targets.base import GATHER, GATHER_STARTS, Target
+from conformance.targets.base import GATHER, GATHER_STARTS, WRITES, Target
 from kernels.catalog import DEFAULT
 from kernels.ops import Operators
+from kernels.quantization import Quantization
 from kernels.sources import sources_root
+from kernels.writer import Writer
+from reference.profiles import DEFAULT as RELEASED
+from reference.profiles import Profile
 
 
 class KernelTarget(Target):
-    """An instance of the project's operators with one kernel.
+    """An instance of the project's operators with one gather kernel and one way of quantizing.
 
     With a parameter, as in `host:DIR` and `cuda-plain:DIR`, the sources come from another folder.
     """
 
-    capabilities = frozenset({GATHER, GATHER_STARTS})
+    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values()})
 
-    def __init__(self, place: str, memory: Memory, sources: str | None, kernel: str) -> None:
+    def __init__(self, place: str, memory: Memory, sources: str | None, kernel: str, profile: Profile) -> None:
         """`sources` is a folder with cuda/ and host/ as in kernels/, or None for the project's own."""
-        name = place if kernel == DEFAULT else f"{place}-{kernel}"
+        variants = ([] if kernel == DEFAULT else [kernel]) + ([] if profile == RELEASED else [profile.name])
+        name = "-".join([place, *variants])
         self.name = name if sources is None else f"{name}:{sources}"
-        self.memory = memory
-        self.operators = Operators(None if sources is None else sources_root(Path(sources)), kernel)
+        self.memory, self.profile = memory, profile
+        root = None if sources is None else sources_root(Path(sources))
+        self.operators = Operators(root, kernel)
+        self.writer = Writer(root, quantization_of(profile))
 
     def receipt(self) -> dict[str, Any]:
         """See Target."""
-        return self.operators.receipt()
+        return {**self.operators.receipt(), "writer": self.writer.receipt()}
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
@@ -40,13 +47,24 @@ class KernelTarget(Target):
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
 
+    def concat_and_cache_mla(
+        self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
+    ) -> None:
+        """See Target."""
+        self.writer.concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
+
+
+def quantization_of(profile: Profile) -> Quantization:
+    """A profile as the kernels are told of it."""
+    return Quantization(profile.nan, profile.sixth, profile.scale, profile.normalisation, profile.tile)
+
 
 class HostTarget(KernelTarget):
     """The CUDA sources built as C++ and run on the CPU."""
 
-    def __init__(self, sources: str | None = None, kernel: str = DEFAULT) -> None:
+    def __init__(self, sources: str | None = None, *, kernel: str = DEFAULT, profile: Profile = RELEASED) -> None:
         """See KernelTarget."""
-        super().__init__("host", ArrayMemory(), sources, kernel)
+        super().__init__("host", ArrayMemory(), sources, kernel, profile)
 
     def unavailable(self) -> str | None:
         """See Target."""
@@ -73,9 +91,9 @@ class CudaTarget(KernelTarget):
     is_gpu_code = True  # also where there is no device: "not judged" is the word for that
     most_workers = 4  # a CUDA context each, and the largest cases take 10 GiB of device memory
 
-    def __init__(self, sources: str | None = None, kernel: str = DEFAULT) -> None:
+    def __init__(self, sources: str | None = None, *, kernel: str = DEFAULT, profile: Profile = RELEASED) -> None:
         """See KernelTarget."""
-        super().__init__("cuda", _cupy_memory(), sources, kernel)
+        super().__init__("cuda", _cupy_memory(), sources, kernel, profile)
 
     def unavailable(self) -> str | None:
         """See Target."""

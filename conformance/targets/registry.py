@@ -10,6 +10,8 @@ from importlib.metadata import entry_points
 from conformance.targets.base import Target
 from conformance.targets.kernels import CudaTarget, HostTarget, why_no_device
 from conformance.targets.models import NumpyTarget, TorchTarget
+from reference.profiles import DEFAULT as RELEASED
+from reference.profiles import PROFILES
 
 ENTRY_POINTS = "nvfp4_mla_conformance.targets"
 
@@ -21,6 +23,12 @@ BUILT_IN: dict[str, Callable[..., Target]] = {
     "cuda": CudaTarget,
     "host-plain": partial(HostTarget, kernel="plain"),
     "cuda-plain": partial(CudaTarget, kernel="plain"),
+    **{
+        f"{place}-{profile.name}": partial(kind, profile=profile)
+        for place, kind in (("host", HostTarget), ("cuda", CudaTarget))
+        for profile in PROFILES.values()
+        if profile != RELEASED
+    },
 }
 
 

@@ -3,6 +3,8 @@
 
 #include <vector_types.h>
 
+#include <cstring>
+
 // Byte i of the result is byte `selector nibble i` of the eight bytes of a (0 to 3) and b (4 to 7).
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
@@ -18,4 +20,20 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 template <class T>
 void __stcs(T* address, T value) {
     *address = value;
+}
+
+// Operations that round once, to nearest; without -ffp-contract=off a compiler could merge them with others.
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+
+inline float __uint_as_float(unsigned bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+inline unsigned __float_as_uint(float value) {
+    unsigned bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
 }

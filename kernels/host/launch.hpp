@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -18,6 +19,12 @@ static thread_local dim3 gridDim;
 
 #define HOST_EXPORT extern "C" __attribute__((visibility("default")))
 
+// The exported entry of a kernel, named after it.
+#define EXPORT_KERNEL(kernel, Args)                                                                        \
+    HOST_EXPORT void kernel##_host(const Args* args, long long blocks, unsigned width, unsigned height) {  \
+        host::launch(kernel, blocks, width, height, *args);                                                \
+    }
+
 namespace host {
 namespace {  // internal, so that several builds of these sources can be loaded into one process
 
@@ -25,6 +32,22 @@ namespace {  // internal, so that several builds of these sources can be loaded 
 // makes many thousands of small launches.
 constexpr long long kSmallGrid = 64;
 constexpr long long kBlocksAtATime = 16;
+
+// While it lives, its thread rounds to nearest and keeps subnormals, as a GPU does: a process may have asked otherwise,
+// for example with torch.set_flush_denormal, or by loading a library built with -ffast-math.
+class DefaultArithmetic {
+  public:
+    DefaultArithmetic() {
+        std::fegetenv(&before_);
+        std::fesetenv(FE_DFL_ENV);
+    }
+    ~DefaultArithmetic() { std::fesetenv(&before_); }
+    DefaultArithmetic(const DefaultArithmetic&) = delete;
+    DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+  private:
+    std::fenv_t before_;
+};
 
 template <class Kernel, class Args>
 void run_block(Kernel kernel, long long block_index, const Args& args) {
@@ -43,6 +66,7 @@ template <class Kernel, class Args>
 void launch(Kernel kernel, long long blocks, unsigned width, unsigned height, const Args& args) {
     std::atomic<long long> next{0};
     const auto work = [&] {
+        const DefaultArithmetic arithmetic;
         gridDim = dim3(static_cast<unsigned>(blocks));
         blockDim = dim3(width, height);
         for (long long first = next.fetch_add(kBlocksAtATime); first < blocks; first = next.fetch_add(kBlocksAtATime)) {

@@ -1,0 +1,91 @@
+"""What the host refuses of a call of concat_and_cache_mla: all that SPEC.md's contract calls malformed or may refuse.
+
+Values that live in the arrays are not looked at, since they may live on a device.
+"""
+
+from dataclasses import dataclass
+
+from kernels.argument_checks import check_alignment, check_device, check_writable, refuse, view
+from kernels.arrays import StridedArray
+from kernels.layout import BF16, CACHE_FORMATS, NVFP4_DS_MLA
+
+ALIGNMENT = 4
+"""Bytes. Two bf16 are loaded at once, and four bytes or two bf16 stored."""
+
+
+@dataclass(frozen=True)
+class WriteCall:
+    """The arguments of a well-formed write, as views; shapes and units are those of SPEC.md's table."""
+
+    kv_c: StridedArray
+    k_pe: StridedArray
+    kv_cache: StridedArray
+    slot_mapping: StridedArray
+    kv_cache_dtype: str
+    scale: StridedArray
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return self.slot_mapping.shape[0]
+
+
+def check_write(
+    kv_c: object, k_pe: object, kv_cache: object, slot_mapping: object, kv_cache_dtype: object, scale: object
+) -> WriteCall:
+    """Return the call as views, or raise ValueError naming the argument, what was found and what was expected.
+
+    WRITE-9 for malformed calls. With T > 0 also for less alignment than the contract of a write asks for, and for a
+    `scale` at no multiple of 4 bytes where it is used.
+    """
+    if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in CACHE_FORMATS:
+        refuse("kv_cache_dtype", repr(kv_cache_dtype), f"one of {', '.join(CACHE_FORMATS)}")
+    cache = CACHE_FORMATS[kv_cache_dtype]
+    call = WriteCall(
+        kv_c=view("kv_c", kv_c, BF16, (None, NVFP4_DS_MLA.kv_lora_rank)),
+        k_pe=view("k_pe", k_pe, BF16, (None, NVFP4_DS_MLA.qk_rope_head_dim)),
+        kv_cache=view("kv_cache", kv_cache, cache.dtypes, (None, None, cache.elements)),
+        slot_mapping=view("slot_mapping", slot_mapping, ("int64",), (None,)),
+        kv_cache_dtype=kv_cache_dtype,
+        scale=view("scale", scale, ("float32",), () if getattr(scale, "ndim", 1) == 0 else (1,)),
+    )
+    rows = {"kv_c": call.kv_c, "k_pe": call.k_pe}
+    check_device({"kv_cache": call.kv_cache, **rows, "slot_mapping": call.slot_mapping, "scale": call.scale})
+    for argument, array in rows.items():
+        if array.shape[0] < call.num_tokens:
+            refuse(argument, f"{array.shape[0]} rows", f"at least {call.num_tokens}, one for each slot")
+    _check_cache(call.kv_cache)
+    if call.num_tokens > 0:
+        for argument, array in (*rows.items(), ("kv_cache", call.kv_cache)):
+            check_alignment(argument, array, ALIGNMENT)
+        check_alignment("slot_mapping", call.slot_mapping, call.slot_mapping.itemsize)
+        if kv_cache_dtype == "fp8":
+            check_alignment("scale", call.scale, call.scale.itemsize)
+    return call
+
+
+def _check_cache(cache: StridedArray) -> None:
+    check_writable("kv_cache", cache)
+    if cache.shape[1] < 1:
+        refuse("kv_cache", "block_size 0", "at least 1")
+    if cache.shape[0] > 0 and _records_overlap(cache):
+        found = f"strides of {cache.strides[:2]} bytes for {cache.shape[0]} blocks of {cache.shape[1]} records"
+        refuse("kv_cache", found, f"records of {cache.shape[2] * cache.itemsize} bytes that do not overlap")
+
+
+def _records_overlap(cache: StridedArray) -> bool:
+    """Whether two of the records begin less than a record apart. Blocks may lie between the records of others."""
+    record = cache.shape[2] * cache.itemsize
+    dimensions = zip(cache.strides[:2], cache.shape[:2], strict=True)
+    used = sorted((stride, extent) for stride, extent in dimensions if extent > 1)
+    if any(stride < record for stride, _ in used):
+        return True
+    if len(used) < 2:
+        return False
+    (small, few), (large, many) = used
+    # No step where the records of one dimension lie between two of the other, as they do in nearly every cache. Else an
+    # overlap is found within small / record + 1 steps, if there is one, and there are at most `few`.
+    for distance in range(large, min((many - 1) * large + 1, (few - 1) * small + record), large):
+        if distance % small < record or -distance % small < record:
+            return True
+    return False
