@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
 from conformance.calls import Malformed, good_call, malformed_arguments
+from conformance.device_operations import GATHERING, WRITING, Operation
 from conformance.generation import Geometry, realize
-from conformance.judge import Crashed, Differs, Judge, NotJudged, expected_rows
+from conformance.judge import Crashed, Differs, Judge, NotJudged
 from conformance.memory import Region
 from conformance.observe import LeftPending, TargetError, call
 from conformance.streams import ALLOCATIONS, Hold, capturing, done_within, new_stream, node_types, settle
-from fixtures.cases import GatherCase
-from fixtures.placement import POISONS, place
-from reference.scalars import Bf16Bits
-
-LENGTHS = (37, 0, 5, 64, 1, 130)
-
-
-def variants() -> list[GatherCase]:
-    """Three gathers of the same shapes, no two of which agree in cache, table or starts."""
-    starts = ((3, 9, 61, 0, 200, 7), (64, 0, 1, 5, 63, 65), (0, 2, 130, 17, 8, 66))
-    return [realize(Geometry(64, LENGTHS, each, extra_columns=4), seed) for seed, each in enumerate(starts)]
+from conformance.targets.base import WRITES
+from conformance.write_calls import good_write, malformed_write
+from conformance.write_generation import Slots
+from conformance.write_generation import realize as realize_write
+from conformance.writes import judge_write
+from fixtures.placement import Placement
 
 
 @dataclass
@@ -33,7 +29,8 @@ class Setup:
     """A target with the arguments of a call on the device, and a stream for it; `case` is what the arguments hold."""
 
     judge: Judge
-    case: GatherCase
+    operation: Operation
+    case: Any
     regions: dict[str, Region]
     stream: Any
 
@@ -42,40 +39,45 @@ class Setup:
         memory = self.judge.target.memory
         try:
             with memory.on_stream(self.stream):
-                call(self.judge.target, self.regions, self.case.batch_size)
+                self.operation.call(self.judge.target, self.regions, self.case)
         except TargetError as error:
             raise self.judge.crashed(self.case, error) from error
 
-    def hold(self, case: GatherCase) -> None:
-        """Let the arguments hold another case of the same shapes, and dst poison."""
-        for name, placement in place(case, POISONS[0]).items():
+    def hold(self, case: Any) -> None:
+        """Let the arguments hold another case of the same shapes, and the output poison."""
+        for name, placement in self.operation.place(case).items():
             self.judge.target.memory.write(self.regions[name], placement.data)
         self.case = case
         device_synchronize()
 
     def blank(self) -> None:
-        """Fill dst with poison."""
-        region = self.regions["dst"]
+        """Fill the output with poison."""
+        region = self.output
         self.judge.target.memory.write(region, region.placement.data)
         device_synchronize()
 
-    def rows(self) -> Bf16Bits:
-        """What dst holds, read on another stream than the call's and the default one."""
+    @property
+    def output(self) -> Region:
+        """Where the operator writes."""
+        return self.regions[self.operation.output]
+
+    def written(self) -> npt.NDArray[Any]:
+        """What the output holds, read on another stream than the call's and the default one."""
         other = new_stream()
         with self.judge.target.memory.on_stream(other):
-            rows = self.judge.target.memory.read(self.regions["dst"])
+            found = self.judge.target.memory.read(self.output)
         other.synchronize()
-        return rows.view(np.uint16)
+        return found
 
     def is_blank(self) -> bool:
-        """Whether no element of dst was written."""
-        return bool((self.rows() == POISONS[0].dst).all())
+        """Whether no element of the output was written."""
+        return bool((self.written() == self.output.placement.data).all())
 
     def must_be_right(self, what: str) -> None:
-        """Raise Differs unless dst holds what the golden model says of the case."""
-        expected = expected_rows(self.case)
-        self.judge.same(self.rows(), expected, f"{what}, and the golden model")
-        self.judge.count.add(self.case.num_rows, expected.size)
+        """Raise Differs unless the output holds what the golden model says of the case."""
+        expected = self.operation.expected(self.judge, self.case)
+        self.judge.same(self.written(), expected, f"{what}, and the golden model")
+        self.judge.count.add(1, expected.size)
 
     def differs(self, what: str) -> Differs:
         """The verdict that says what went wrong."""
@@ -83,15 +85,15 @@ class Setup:
 
 
 @contextmanager
-def prepared(judge: Judge, case: GatherCase | None = None) -> Iterator[Setup]:
+def prepared(judge: Judge, operation: Operation, case: Any = None) -> Iterator[Setup]:
     """The arguments of a case, and one call behind it, so that whatever is done once is done."""
-    case = case or variants()[0]
+    case = case or operation.variants()[0]
     memory = judge.target.memory
     try:
-        regions = {name: memory.place(placement) for name, placement in place(case, POISONS[0]).items()}
+        regions = {name: memory.place(placement) for name, placement in operation.place(case).items()}
     except MemoryError as error:
         raise NotJudged(f"too little memory for {case!r}: {error}") from error
-    setup = Setup(judge, case, regions, new_stream())
+    setup = Setup(judge, operation, case, regions, new_stream())
     device_synchronize()
     setup.call()
     Hold(setup.stream).release()
@@ -110,13 +112,13 @@ def device_synchronize() -> None:
     cupy.cuda.Device().synchronize()
 
 
-def must_run_on_the_callers_stream(judge: Judge) -> None:
+def must_run_on_the_callers_stream(judge: Judge, operation: Operation = GATHERING) -> None:
     """DEVICE-1: a call behind a writer of its arguments, which has not run yet when the call returns."""
-    before, after, _ = variants()
-    with prepared(judge, before) as setup:
+    before, after, _ = operation.variants()
+    with prepared(judge, operation, before) as setup:
         memory = judge.target.memory
-        written = {name: memory.place(placement) for name, placement in place(after, POISONS[0]).items()}
-        copied = memory.place(place(after, POISONS[1])["dst"])
+        written = {name: memory.place(placement) for name, placement in operation.place(after).items()}
+        copied = memory.place(operation.place(after)[operation.output])
         device_synchronize()
         with Hold(setup.stream):
             with memory.on_stream(setup.stream):
@@ -124,7 +126,7 @@ def must_run_on_the_callers_stream(judge: Judge) -> None:
                     setup.regions[name].base[:] = region.base
             setup.call()
             with memory.on_stream(setup.stream):
-                copied.base[:] = setup.regions["dst"].base
+                copied.base[:] = setup.output.base
             settle()
             if not setup.is_blank():
                 raise setup.differs(
@@ -133,24 +135,24 @@ def must_run_on_the_callers_stream(judge: Judge) -> None:
         setup.stream.synchronize()
         setup.case = after
         setup.must_be_right("a call behind a writer on the same stream")
-        setup.regions["dst"] = copied
+        setup.regions[operation.output] = copied
         setup.must_be_right("what a copy behind the call saw")
 
 
-def must_not_need_the_default_stream(judge: Judge) -> None:
+def must_not_need_the_default_stream(judge: Judge, operation: Operation = GATHERING) -> None:
     """DEVICE-2: a call on a non-blocking stream while the default stream is held."""
     import cupy
 
-    with prepared(judge) as setup, Hold(cupy.cuda.Stream.null) as hold:
+    with prepared(judge, operation) as setup, Hold(cupy.cuda.Stream.null) as hold:
         setup.call()
         if not hold.holds or not done_within(setup.stream, 1.0):
             raise setup.differs("the call was not done before the default stream was, on which it has no business")
         setup.must_be_right("a call while the default stream is busy")
 
 
-def must_return_at_once(judge: Judge) -> None:
+def must_return_at_once(judge: Judge, operation: Operation = GATHERING) -> None:
     """DEVICE-3: a call on a stream that is held."""
-    with prepared(judge) as setup, Hold(setup.stream) as hold:
+    with prepared(judge, operation) as setup, Hold(setup.stream) as hold:
         setup.call()
         if not hold.holds:
             raise setup.differs("the call returned only when the work enqueued before it was done")
@@ -174,22 +176,22 @@ def captured(setup: Setup) -> Any:
     return graphs[0]
 
 
-def must_be_captured_and_replayed(judge: Judge) -> None:
+def must_be_captured_and_replayed(judge: Judge, operation: Operation = GATHERING) -> None:
     """DEVICE-4: a graph that is replayed after its arguments have changed in place."""
-    with prepared(judge) as setup:
+    with prepared(judge, operation) as setup:
         graph = captured(setup)
-        for number, case in enumerate([*variants(), *variants()[:1]]):
+        for number, case in enumerate([*operation.variants(), *operation.variants()[:1]]):
             setup.hold(case)
             graph.launch(setup.stream)
             setup.stream.synchronize()
             setup.must_be_right(f"replay {number} of a captured call, with changed arguments")
 
 
-def must_not_allocate(judge: Judge) -> None:
+def must_not_allocate(judge: Judge, operation: Operation = GATHERING) -> None:
     """DEVICE-5: what the library and the driver say of their memory, and what is in a captured graph."""
     import cupy
 
-    with prepared(judge) as setup:
+    with prepared(judge, operation) as setup:
         lost = []
         with judge.target.memory.count_allocations() as seen:
             for _ in range(10):
@@ -211,23 +213,22 @@ def must_not_allocate(judge: Judge) -> None:
         judge.count.add(0, 0)
 
 
-def must_repeat_itself(judge: Judge, times: int = 50) -> None:
+def must_repeat_itself(judge: Judge, operation: Operation = GATHERING, times: int = 50) -> None:
     """DEVICE-6: one call again and again, over other content of dst each time."""
-    expected: Bf16Bits | None = None
-    with prepared(judge, realize(Geometry(64, (1500, 7, 0, 2600), (77, 1, 0, 640)), seed=5)) as setup:
+    with prepared(judge, operation, operation.long()) as setup:
+        expected = operation.expected(judge, setup.case)
         for number in range(times):
             setup.blank()
             setup.call()
             setup.stream.synchronize()
-            expected = expected_rows(setup.case) if expected is None else expected
-            judge.same(setup.rows(), expected, f"run {number} of the same call, and the golden model")
-        judge.count.add(times * setup.case.num_rows, times * setup.case.num_rows * setup.case.layout.row)
+            judge.same(setup.written(), expected, f"run {number} of the same call, and the golden model")
+        judge.count.add(times, times * expected.size)
 
 
-def must_not_disturb_a_call_on_another_stream(judge: Judge, times: int = 20) -> None:
+def must_not_disturb_a_call_on_another_stream(judge: Judge, operation: Operation = GATHERING, times: int = 20) -> None:
     """DEVICE-7: two calls that start together once both streams are released."""
-    first, second, _ = variants()
-    with prepared(judge, first) as one, prepared(judge, second) as other:
+    first, second, _ = operation.variants()
+    with prepared(judge, operation, first) as one, prepared(judge, operation, second) as other:
         for _ in range(times):
             one.blank()
             other.blank()
@@ -248,21 +249,45 @@ def must_leave_nothing_pending(judge: Judge) -> None:
             judge(realize(Geometry(4, lengths, starts), seed=1))
 
 
+def must_leave_nothing_pending_after_a_write(judge: Judge) -> None:
+    """DEVICE-10: writes with tokens, without, and with skipped ones alone."""
+    for form in WRITES:
+        if WRITES[form] in judge.target.capabilities:
+            for slots in (Slots(5, 4), Slots(0, 4), Slots(3, 4, skipped=3)):
+                judge_write(judge, realize_write(slots, 1, form))
+
+
 def must_enqueue_nothing_if_refused(judge: Judge, malformed: Malformed) -> None:
-    """DEVICE-11: a malformed call in a capture, which must stay empty."""
-    with prepared(judge, good_call()) as setup:
+    """DEVICE-11: a malformed gather in a capture, which must stay empty."""
+    with prepared(judge, GATHERING, good_call()) as setup:
         placements, batch_size = malformed_arguments(setup.case, malformed)
-        regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
-        device_synchronize()
-        with capturing(setup.stream) as graphs, judge.target.memory.on_stream(setup.stream):
-            try:
-                call(judge.target, regions, batch_size)
-            except LeftPending as error:
-                raise judge.crashed(setup.case, error) from error
-            except TargetError:
-                pass
-            else:
-                raise setup.differs(f"{malformed.argument} {malformed.found}: accepted")
-        if nodes := node_types(graphs[0]):
-            raise setup.differs(f"{malformed.argument} {malformed.found}: refused, but {len(nodes)} nodes enqueued")
-        judge.count.add(0, 0)
+        what = f"{malformed.argument} {malformed.found}"
+        _must_capture_nothing(setup, placements, what, lambda regions: call(judge.target, regions, batch_size))
+
+
+def must_enqueue_nothing_if_a_write_is_refused(judge: Judge, malformed: Malformed) -> None:
+    """DEVICE-11: a malformed write in a capture, which must stay empty."""
+    with prepared(judge, WRITING, good_write()) as setup:
+        placements = malformed_write(setup.case, malformed)
+        what = f"{malformed.argument} {malformed.found}"
+        _must_capture_nothing(setup, placements, what, lambda regions: WRITING.call(judge.target, regions, setup.case))
+
+
+def _must_capture_nothing(
+    setup: Setup, placements: dict[str, Placement], what: str, attempt: Callable[[dict[str, Region]], None]
+) -> None:
+    memory = setup.judge.target.memory
+    regions = {name: memory.place(placement) for name, placement in placements.items()}
+    device_synchronize()
+    with capturing(setup.stream) as graphs, memory.on_stream(setup.stream):
+        try:
+            attempt(regions)
+        except LeftPending as error:
+            raise setup.judge.crashed(setup.case, error) from error
+        except TargetError:
+            pass
+        else:
+            raise setup.differs(f"{what}: accepted")
+    if nodes := node_types(graphs[0]):
+        raise setup.differs(f"{what}: refused, but {len(nodes)} nodes enqueued")
+    setup.judge.count.add(0, 0)

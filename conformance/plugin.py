@@ -184,7 +184,8 @@ def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
         return True
     parameters = item.callspec.params  # type: ignore[attr-defined]
     chosen = targets[parameters["target"]]
-    if "kv_cache_dtype" in parameters and not writes(chosen, parameters["kv_cache_dtype"]):
+    form = parameters.get("kv_cache_dtype")
+    if form is not None and not writes(chosen, form):
         return False
     named = _clauses(item)
     return not named or any(binds(clause, chosen) for clause in named)

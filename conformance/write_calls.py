@@ -77,10 +77,15 @@ def good_write(form: str = "nvfp4_ds_mla") -> WriteCase:
 def must_refuse(judge: Judge, malformed: Malformed) -> None:
     """Raise Differs unless the target refuses, names the argument and writes nothing (WRITE-9)."""
     case = good_write()
+    must_refuse_write(judge, case, malformed_write(case, malformed), case.kv_cache_dtype, malformed.argument)
+
+
+def malformed_write(case: WriteCase, malformed: Malformed) -> dict[str, Placement]:
+    """The arrays of a malformed write."""
     placements = place_write(case, POISONS[0])
     assert malformed.change is not None
     placements[malformed.argument] = malformed.change(placements[malformed.argument])
-    must_refuse_write(judge, case, placements, case.kv_cache_dtype, malformed.argument)
+    return placements
 
 
 def must_refuse_dtype(judge: Judge, kv_cache_dtype: str) -> None:
