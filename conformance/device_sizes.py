@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.device import device_synchronize
+from conformance.device_setup import device_synchronize
 from conformance.generation import Geometry, Random, realize
 from conformance.judge import Differs, Judge, NotJudged, expected_rows
 from conformance.memory import Region

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance import device
+from conformance import device, device_setup
 from conformance.device_operations import OPERATIONS, Operation
 from conformance.judge import Differs, Judge
 from conformance.memory import ArrayMemory
@@ -43,7 +43,7 @@ class Hold:
 class Graph:
     """A graph that makes the captured call anew."""
 
-    def __init__(self, setup: device.Setup) -> None:
+    def __init__(self, setup: device_setup.Setup) -> None:
         self.setup = setup
 
     def launch(self, stream: Stream) -> None:
@@ -52,9 +52,10 @@ class Graph:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "new_stream", Stream)
-    monkeypatch.setattr(device, "Hold", Hold)
-    monkeypatch.setattr(device, "device_synchronize", lambda: None)
+    monkeypatch.setattr(device_setup, "new_stream", Stream)
+    for module in (device, device_setup):
+        monkeypatch.setattr(module, "Hold", Hold)
+        monkeypatch.setattr(module, "device_synchronize", lambda: None)
     monkeypatch.setattr(device, "captured", Graph)
     monkeypatch.setattr(ArrayMemory, "on_stream", lambda self, stream: nullcontext())
 
