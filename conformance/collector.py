@@ -12,6 +12,9 @@ from conformance.session import GATE, binds, receipts, targets_of, where
 from conformance.spec import clauses
 from conformance.verdicts import CRASHED, Outcome
 
+CHAPTERS = (("DEVICE", "no GPU code"), ("WRITE", "it claims no write.*"), ("PLAN", "it claims no plan"))
+"""Those that do not bind every target, and why not."""
+
 
 class Collector:
     """Gathers the outcomes, which come from all workers to the one process that reports."""
@@ -63,7 +66,7 @@ class Collector:
         for name in self.gate.targets:
             terminalreporter.write_line(f"target {name}: {where(targets_of(self.config)[name])}")
             terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
-            for chapter, why in (("DEVICE", "no GPU code"), ("WRITE", "it claims no write.*")):
+            for chapter, why in CHAPTERS:
                 if not binds(chapter, targets_of(self.config)[name]):
                     terminalreporter.write_line(f"  the chapter {chapter} does not bind it: {why}")
             for verdict, reason, tests in self.gate.unjudged(name):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.targets.base import WRITES, Target
+from conformance.targets.base import PLAN, WRITES, Target
 from conformance.targets.registry import UnknownTarget, find, resolve
 from conformance.verdicts import Gate
 
@@ -44,6 +44,8 @@ def binds(clause: str, target: Target) -> bool:
             return target.is_gpu_code
         if clause.startswith("WRITE"):
             return any(WRITES[form] in target.capabilities for form in _formats_of(clause))
+        if clause.startswith("PLAN"):
+            return PLAN in target.capabilities
         return True
     except Exception:  # a target that cannot even say so is to crash in a test, by name
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 from conformance.memory import Memory
@@ -10,6 +11,8 @@ from reference.profiles import DEFAULT, Profile
 GATHER = "gather.nvfp4"
 GATHER_STARTS = "gather.nvfp4.seq_starts"
 WRITE_NVFP4, WRITE_FP8, WRITE_GENERIC = "write.nvfp4", "write.fp8", "write.generic"
+
+PLAN = "plan"
 
 WRITES = {"nvfp4_ds_mla": WRITE_NVFP4, "fp8_ds_mla": WRITE_FP8, "auto": WRITE_GENERIC, "fp8": WRITE_GENERIC}
 """What a writer needs for each kv_cache_dtype."""
@@ -62,4 +65,15 @@ class Target:
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
         """SPEC.md WRITE; needs the capability that WRITES names for kv_cache_dtype."""
+        raise NotImplementedError
+
+    def plan_mla_context_chunks(
+        self,
+        context_lens: Sequence[int],
+        row_budget: int,
+        max_context_chunk: int,
+        split_alignment: int,
+        padded_rows: Callable[[int], int],
+    ) -> Sequence[Any]:
+        """SPEC.md PLAN; needs the capability plan. The chunks have the attributes that PLAN names."""
         raise NotImplementedError

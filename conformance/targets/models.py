@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from conformance.memory import ArrayMemory, TorchMemory
-from conformance.targets.base import GATHER, GATHER_STARTS, WRITES, Target
-from reference import gather, writing
+from conformance.targets.base import GATHER, GATHER_STARTS, PLAN, WRITES, Target
+from reference import chunks, gather, writing
 from reference.profiles import DEFAULT, Profile
 
 
@@ -17,7 +18,7 @@ class NumpyTarget(Target):
     """The golden model itself."""
 
     name = "numpy"
-    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values()})
+    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values(), PLAN})
 
     def __init__(self, *, profile: Profile = DEFAULT) -> None:
         """NumPy arrays on the CPU."""
@@ -45,6 +46,17 @@ class NumpyTarget(Target):
     ) -> None:
         """See Target."""
         writing.concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale, self.profile)
+
+    def plan_mla_context_chunks(
+        self,
+        context_lens: Sequence[int],
+        row_budget: int,
+        max_context_chunk: int,
+        split_alignment: int,
+        padded_rows: Callable[[int], int],
+    ) -> Sequence[Any]:
+        """See Target."""
+        return chunks.plan_mla_context_chunks(context_lens, row_budget, max_context_chunk, split_alignment, padded_rows)
 
 
 class TorchTarget(Target):
