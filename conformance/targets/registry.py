@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from conformance.targets.base import Target
 from conformance.targets.kernels import CudaTarget, HostTarget, why_no_device
 from conformance.targets.models import NumpyTarget, TorchTarget
+from conformance.targets.vllm import VllmTarget
 from reference.profiles import DEFAULT as RELEASED
 from reference.profiles import PROFILES
 
@@ -23,6 +24,7 @@ BUILT_IN: dict[str, Callable[..., Target]] = {
     "cuda": CudaTarget,
     "host-plain": partial(HostTarget, kernel="plain"),
     "cuda-plain": partial(CudaTarget, kernel="plain"),
+    "vllm": VllmTarget,
     **{
         f"{place}-{profile.name}": partial(kind, profile=profile)
         for place, kind in (("host", HostTarget), ("cuda", CudaTarget))
