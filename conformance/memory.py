@@ -169,8 +169,9 @@ class TorchMemory:
         import torch
 
         view, stored = region.view.view(region.base.dtype), torch.from_numpy(_storable(data)).to(self.device)
-        if region.placement.strides[0] == 0:  # torch refuses to write an element twice
-            view, stored = view[:1], stored[:1]
+        for dimension, stride in enumerate(region.placement.strides):
+            if stride == 0:  # torch refuses to write an element twice
+                view, stored = view.narrow(dimension, 0, 1), stored.narrow(dimension, 0, 1)
         view[self._held(region)] = stored
 
     def read(self, region: Region) -> npt.NDArray[Any]:

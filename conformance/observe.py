@@ -80,13 +80,18 @@ def look(target: Target, regions: dict[str, Region], poison: Poison, output: str
     seen = Observation(poison, target.memory.read(regions[output]))
     for name, region in regions.items():
         if name != output:
-            overwritten = np.argwhere(target.memory.read(region) != region.placement.data)
+            overwritten = np.argwhere(_bits(target.memory.read(region)) != _bits(region.placement.data))
             if len(overwritten):
                 seen.changed[name] = [tuple(int(i) for i in index) for index in overwritten[:8]]
         strays = target.memory.strays(region)
         if strays:
             seen.strays[name] = strays
     return seen
+
+
+def _bits(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    # A NaN that is still there differs from itself as a number.
+    return numbers.view(f"u{numbers.itemsize}")
 
 
 def wrong_elements(expected: Bf16Bits, observed: Bf16Bits, nan: str) -> npt.NDArray[np.bool_]:

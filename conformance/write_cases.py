@@ -134,20 +134,6 @@ def division_by_the_scale_argument() -> list[WriteCase]:
     return [replace(case, scale=scale) for scale in (1.0, 0.0123, 3.0, 1e-30, 2.0**100)]
 
 
-def far_records() -> list[WriteCase]:
-    """tokenspeed 501 for a writer: records just above 2^31 and 2^32 bytes."""
-    kv_c, k_pe = mixed(3, 12)
-    far = [
-        WriteCase(
-            kv_c, k_pe, np.array([2, -1, 5]), 3, 2, arrangement=WriteArrangement(cache_block_slack=more), origin="far"
-        )
-        for more in ((1 << 31) + 16, (1 << 32) + 16)
-    ]
-    numbers = np.array([3, 6_100_806], np.int32)
-    packed = WriteCase(kv_c, k_pe, np.array([6_100_806, 3, -1]), 6_100_807, 1, block_numbers=numbers, origin="packed")
-    return [*far, packed]
-
-
 def _neighbouring_scales() -> list[tuple[float, float]]:
     return list(zip(E4M3.magnitudes[1:-1], E4M3.magnitudes[2:], strict=True))
 

@@ -177,7 +177,7 @@ def _check_call(
     _require(not overlaps, "kv_cache.stride()", list(kv_cache.stride()), "records that do not overlap")
     _check_array("slot_mapping", slot_mapping, torch.int64, (None,))
     scalar = isinstance(scale, Tensor) and scale.ndim == 0
-    _check_array("scale", scale, torch.float32, () if scalar else (1,))
+    _check_array("scale", scale.reshape(1) if scalar else scale, torch.float32, (1,))
     _check_rows(kv_c, k_pe, slot_mapping.shape[0])
     for name, array in (("kv_c", kv_c), ("k_pe", k_pe), ("slot_mapping", slot_mapping), ("scale", scale)):
         _require(array.device == kv_cache.device, f"{name}.device", array.device, f"{kv_cache.device} of kv_cache")

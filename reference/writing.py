@@ -74,7 +74,7 @@ def concat_and_cache_mla(
 def _check_well_formed(
     kv_c: Array, k_pe: Array, kv_cache: Array, slot_mapping: Array, kv_cache_dtype: str, scale: Array
 ) -> None:
-    if kv_cache_dtype not in FORMATS:
+    if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in FORMATS:
         raise ValueError(f"kv_cache_dtype is {kv_cache_dtype!r}; allowed are {', '.join(FORMATS)}")
     form = FORMATS[kv_cache_dtype]
     check_array("slot_mapping", slot_mapping, np.int64, 1)
@@ -91,9 +91,9 @@ def _check_well_formed(
         )
     if not kv_cache.flags.writeable:
         raise ValueError("kv_cache is read-only; allowed is a writable array")
-    if not isinstance(scale, np.ndarray) or scale.dtype != np.float32 or scale.size != 1:
+    if not isinstance(scale, np.ndarray) or scale.dtype != np.float32 or scale.shape not in ((), (1,)):
         found = f"{scale.dtype} of shape {scale.shape}" if isinstance(scale, np.ndarray) else type(scale).__name__
-        raise ValueError(f"scale is {found}; allowed is float32 of one element")
+        raise ValueError(f"scale is {found}; allowed is float32 of shape [1] or []")
 
 
 def _records_overlap(kv_cache: Array) -> bool:

@@ -1,15 +1,20 @@
 """WRITE: which record each token becomes, byte for byte, for the profile that a target declares."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from conformance import write_extremes as extremes
 from conformance.judge import Judge
-from conformance.write_cases import FORMATS, NAMED, STRIDED, Named, cases_of, far_records
+from conformance.write_cases import FORMATS, NAMED, STRIDED, Named, cases_of
 from conformance.write_generation import Slots, every_amax, every_pair, every_rope, mixed, realize
-from conformance.writes import image_of, judge_write
+from conformance.writes import compare, image_of, judge_write, must_write_anew, observe_write
+from fixtures.placement import POISONS
 from fixtures.write_cases import WriteArrangement, WriteCase
+
+Extreme = Callable[[str], WriteCase | list[WriteCase]]
 
 formats = pytest.mark.parametrize("kv_cache_dtype", FORMATS)
 
@@ -94,18 +99,67 @@ def test_every_token_is_written_and_nothing_else(judge: Judge, tokens: int, kv_c
 
 
 @pytest.mark.unsanitized
-@pytest.mark.clause("WRITE-7")
-def test_records_beyond_two_gib_are_reached(judge: Judge) -> None:
-    for case in far_records():
+@pytest.mark.clause("WRITE-6", "WRITE-7")
+@formats
+def test_records_and_rows_beyond_two_gib_are_reached(judge: Judge, kv_cache_dtype: str) -> None:
+    for case in extremes.far_of(kv_cache_dtype):
         judge_write(judge, case)
+
+
+@pytest.mark.unsanitized
+@pytest.mark.clause("WRITE-7")
+def test_slots_of_more_than_24_bits_are_reached(judge: Judge) -> None:
+    judge_write(judge, extremes.slot_beyond_float32())
+
+
+@pytest.mark.clause("WRITE-1", "WRITE-2", "WRITE-3", "WRITE-4", "WRITE-6", "WRITE-8")
+@formats
+@pytest.mark.parametrize("named", extremes.EXTREMES, ids=lambda named: named.__name__)
+def test_shapes_that_a_shortcut_does_not_expect(judge: Judge, named: Extreme, kv_cache_dtype: str) -> None:
+    cases = named(kv_cache_dtype)
+    for case in cases if isinstance(cases, list) else [cases]:
+        judge_write(judge, case)
+
+
+@pytest.mark.clause("WRITE-4")
+@formats
+@pytest.mark.parametrize("held", [0x00, 0xFF, 0x7F])
+def test_what_a_cache_held_before_does_not_matter(judge: Judge, held: int, kv_cache_dtype: str) -> None:
+    case = realize(Slots(40, 16, skipped=3), 24, kv_cache_dtype)
+    poison = replace(POISONS[0], cache=held)
+    compare(judge, case, observe_write(judge, case, poison))
+    judge.count.add(case.tokens, case.tokens * case.format.width)
+
+
+@pytest.mark.clause("WRITE-22")
+@formats
+def test_a_second_write_on_the_same_arrays_reads_them_anew(judge: Judge, kv_cache_dtype: str) -> None:
+    must_write_anew(judge, kv_cache_dtype)
 
 
 @pytest.mark.clause("WRITE-15", "WRITE-16", "WRITE-19")
 @pytest.mark.parametrize("kv_cache_dtype", ["nvfp4_ds_mla", "fp8_ds_mla", "auto"])
 def test_the_scale_argument_is_not_used(judge: Judge, kv_cache_dtype: str) -> None:
-    case = realize(Slots(5, 4), 7, kv_cache_dtype)
-    for scale in (1.0, 0.5, 1000.0):
-        judge_write(judge, replace(case, scale=scale))
+    for case in extremes.scales_that_are_not_used(kv_cache_dtype):
+        judge_write(judge, case)
+
+
+@pytest.mark.clause("WRITE-17", "WRITE-18")
+@pytest.mark.parametrize("kv_cache_dtype", ["fp8_ds_mla"])
+def test_tiles_of_every_mantissa_are_divided_once(judge: Judge, kv_cache_dtype: str) -> None:
+    judge_write(judge, extremes.tiles_of_every_mantissa())
+
+
+@pytest.mark.clause("WRITE-10", "WRITE-13")
+def test_one_number_among_nan_and_one_nan_among_numbers(judge: Judge) -> None:
+    judge_write(judge, extremes.blocks_of_nan_and_one_number())
+
+
+@pytest.mark.clause("WRITE-20")
+@pytest.mark.parametrize("kv_cache_dtype", ["fp8"])
+def test_every_number_is_divided_by_scales_of_any_magnitude(judge: Judge, kv_cache_dtype: str) -> None:
+    for case in extremes.fp8_scales():
+        judge_write(judge, case)
 
 
 @pytest.mark.clause("WRITE-20")

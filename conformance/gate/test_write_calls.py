@@ -27,9 +27,12 @@ SHARE = 4  # of the random cases of a profile, for each format
 
 
 @pytest.mark.clause("WRITE-9")
+@pytest.mark.parametrize("kv_cache_dtype", FORMATS)
 @pytest.mark.parametrize("malformed", MALFORMED, ids=lambda m: f"{m.argument} {m.found}")
-def test_a_malformed_write_is_refused_and_writes_nothing(judge: Judge, malformed: Malformed) -> None:
-    must_refuse(judge, malformed)
+def test_a_malformed_write_is_refused_and_writes_nothing(
+    judge: Judge, malformed: Malformed, kv_cache_dtype: str
+) -> None:
+    must_refuse(judge, malformed, kv_cache_dtype)
 
 
 @pytest.mark.clause("WRITE-9")
