@@ -51,6 +51,11 @@ def _records_that_interleave_and_overlap(p: Placement) -> Placement:
     return replace(p, strides=(3 * width // 2, width, 1))
 
 
+def _every_third_and_every_second(p: Placement) -> Placement:
+    width = p.data.shape[2]
+    return replace(p, strides=(3 * width, 2 * width, 1))
+
+
 def _empty(p: Placement) -> Placement:
     return replace(p, data=p.data[:0].copy())
 
@@ -101,6 +106,8 @@ MALFORMED = (
     Malformed("kv_cache", "of a record stride of 0", _record_stride_0),
     Malformed("kv_cache", "of a block stride of 0", _block_stride_0),
     Malformed("kv_cache", "of records that interleave and overlap", _records_that_interleave_and_overlap),
+    Malformed("kv_cache", "of records that meet after two and three", _every_third_and_every_second),
+    Malformed("slot_mapping", "of rank 0", with_shape()),
     Malformed("slot_mapping", "int16", as_type(np.int16)),
     Malformed("slot_mapping", "int32", as_type(np.int32)),
     Malformed("slot_mapping", "float64", as_type(np.float64)),
@@ -114,7 +121,7 @@ MALFORMED = (
     Malformed("scale", "of rank 2", with_shape(1, 1)),
 )
 
-UNKNOWN_DTYPES = ("nvfp4", "fp8_e5m2fnuz", "NVFP4_DS_MLA", "AUTO", "nvfp4_ds_mla_v2", "auto ", "")
+UNKNOWN_DTYPES = ("nvfp4", "fp8_e5m2fnuz", "NVFP4_DS_MLA", "AUTO", "nvfp4_ds_mla_v2", "auto ", "", None)
 
 
 def good_write(form: str = "nvfp4_ds_mla") -> WriteCase:
@@ -147,7 +154,7 @@ def malformed_write(case: WriteCase, malformed: Malformed) -> dict[str, Placemen
     return placements
 
 
-def must_refuse_dtype(judge: Judge, kv_cache_dtype: str) -> None:
+def must_refuse_dtype(judge: Judge, kv_cache_dtype: str | None) -> None:
     """Raise Differs unless a kv_cache_dtype that is none is refused."""
     case = good_write()
     must_refuse_write(judge, case, place_write(case, POISONS[0]), kv_cache_dtype, "kv_cache_dtype")

@@ -37,7 +37,7 @@ def test_a_malformed_write_is_refused_and_writes_nothing(
 
 @pytest.mark.clause("WRITE-9")
 @pytest.mark.parametrize("name", UNKNOWN_DTYPES)
-def test_an_unknown_kv_cache_dtype_is_refused(judge: Judge, name: str) -> None:
+def test_an_unknown_kv_cache_dtype_is_refused(judge: Judge, name: str | None) -> None:
     must_refuse_dtype(judge, name)
 
 

