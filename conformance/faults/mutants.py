@@ -24,6 +24,8 @@ class Mutant:
     fault: str | None = None
     says: str = ""
     """What the gate says of it, where no model predicts it."""
+    failures: int = 2
+    """After how many failures its fault is plain: more where it reads what no model knows, beyond an array."""
 
     @property
     def target(self) -> str:
@@ -82,6 +84,7 @@ MUTANTS = (
         "args.seq_starts[owner];",
         "args.seq_starts[owner + 1];",
         "start-of-the-next-request",
+        failures=8,
     ),
     Mutant(
         "first request on equal starts",
@@ -165,6 +168,7 @@ MUTANTS = (
         "args.seq_starts[request];",
         "args.seq_starts[request + 1];",
         "start-of-the-next-request",
+        failures=8,
     ),
     Mutant(
         "tuned: block stride taken as block_size * 352",

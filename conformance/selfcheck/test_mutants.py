@@ -12,7 +12,7 @@ from conformance.selfcheck.running import gate
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-").replace(":", ""))
 def test_the_host_gate_is_red_on_a_faulty_kernel_and_names_the_fault(mutant: Mutant, tmp_path: Path) -> None:
-    run = gate("--target", f"{mutant.target}:{mutant.write(tmp_path)}", "--maxfail=2")
+    run = gate("--target", f"{mutant.target}:{mutant.write(tmp_path)}", f"--maxfail={mutant.failures}")
     assert run.returncode == 1, run.stdout[-3000:]
     assert f"differs  target {mutant.target}:" in run.stdout
     if mutant.fault:
