@@ -8,6 +8,7 @@ WORKERS ?= auto
 SANITIZER ?= compute-sanitizer
 TOOLS ?= memcheck initcheck
 PART ?= conformance/gate
+PROFILES_OF_WRITERS := vllm-03b60164 vllm-triton flashmla arbitrary-tiles
 
 ifeq ($(strip $(VENV)),)
 PYTHON := python3
@@ -46,6 +47,9 @@ sanitize: $(READY)
 # Everything that needs a GPU.
 gpu: $(READY)
 	$(PYTEST) conformance/gate --target cuda --target cuda-plain --require cuda --report-dir reports
+	$(PYTEST) conformance/gate/test_write.py conformance/gate/test_write_calls.py --require cuda \
+	    $(foreach profile,$(PROFILES_OF_WRITERS),--target cuda-$(profile))
+	for profile in $(PROFILES_OF_WRITERS); do $(PYTHON) -m conformance identify --target cuda-$$profile || exit 1; done
 	$(PYTHON) -m pytest conformance/selfcheck/test_device_gpu.py conformance/selfcheck/test_kernel_ops_gpu.py \
 	    conformance/selfcheck/test_bench_device.py
 	$(MAKE) sanitize TARGET=cuda

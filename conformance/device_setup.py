@@ -69,7 +69,7 @@ class Setup:
         """Raise Differs unless the output holds what the golden model says of the case."""
         expected = self.operation.expected(self.judge, self.case)
         self.judge.same(self.written(), expected, f"{what}, and the golden model")
-        self.judge.count.add(1, expected.size)
+        self.judge.count.add(expected.size // expected.shape[-1], expected.size)
 
     def differs(self, what: str) -> Differs:
         """The verdict that says what went wrong."""

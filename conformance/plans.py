@@ -53,7 +53,7 @@ def judge_plan(judge: Judge, case: PlanCase) -> None:
         found = [_chunk(chunk) for chunk in judge.target.plan_mla_context_chunks(*case.arguments)]
     except Exception as error:
         raise judge.crashed(case, TargetError(f"{type(error).__name__}: {error}")) from error
-    judge.count.add(sum(case.context_lens), 0)
+    judge.count.add(0, 0)
     if found != [(chunk, chunk.is_continuation) for chunk in expected]:
         broken = violations(case.asked, [chunk for chunk, _ in found])
         raise Differs(judge.text("differs", [*broken, *_difference(expected, found), repr(case)]))

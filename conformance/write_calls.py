@@ -1,4 +1,4 @@
-"""Malformed calls of a writer, and calls whose strides mean nothing: each a change of one argument of a good call."""
+"""Malformed calls of a writer: each a change of one argument of a good call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.calls import (
-    Change,
     Malformed,
     as_type,
     shorter,
@@ -33,9 +32,6 @@ def _blocks_that_overlap(p: Placement) -> Placement:
 
 def _two(p: Placement) -> Placement:
     return replace(p, data=np.concatenate([p.data, p.data]))
-
-
-WIDTHS: Change = with_width(351)
 
 
 def _record_stride_0(p: Placement) -> Placement:

@@ -175,7 +175,7 @@ def far_of(form: str) -> list[WriteCase]:
     outermost = WriteArrangement(slots_outermost=True, cache_block_slack=FAR // item)
     rows = [WriteArrangement(kv_c_row_slack=(1 << 30) + 2), WriteArrangement(k_pe_row_slack=(1 << 30) + 2)]
     return [
-        WriteCase(kv_c, k_pe, np.array([2, -1, 5]), 3, 2, form, arrangement=how, origin="far")
+        WriteCase(kv_c, k_pe, np.array([1, -1, 2]), 2, 2, form, arrangement=how, origin="far")
         for how in (*blocks, outermost, *rows)
     ]
 

@@ -37,6 +37,12 @@ class FaultyWriter(NumpyTarget):
         return slots
 
 
+class WritesFp8Only(NumpyTarget):
+    """No faulty writer: one that claims a single format, and is to be asked for no other."""
+
+    capabilities = frozenset({"write.fp8"})
+
+
 class Divides(FaultyWriter):
     traits = Traits(normalisation="division")
 

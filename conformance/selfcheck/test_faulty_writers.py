@@ -50,6 +50,12 @@ def test_a_writer_of_the_declared_profile_conforms() -> None:
     assert done.returncode == 0, done.stdout[-2000:]
 
 
+def test_a_writer_of_one_format_is_asked_for_no_other() -> None:
+    done = gate(*GATE, "--target", f"{MODULE}:WritesFp8Only", "-k", "not malformed and not gib")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "conforms" in done.stdout and "nvfp4_ds_mla" not in done.stdout
+
+
 def test_every_faulty_writer_is_listed() -> None:
     classes = {name for name, kind in vars(faulty_writers).items() if isinstance(kind, type)}
     faulty = {name for name in classes if issubclass(getattr(faulty_writers, name), faulty_writers.FaultyWriter)}

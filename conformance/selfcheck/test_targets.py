@@ -1,12 +1,13 @@
 """Targets by name, and the memory they are handed."""
 
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from conformance.memory import ArrayMemory, Memory, TorchMemory
-from conformance.selfcheck.running import run
+from conformance.selfcheck.running import gate, run
 from conformance.targets import registry
 from conformance.targets.models import NumpyTarget, TorchTarget
 from fixtures.placement import Placement
@@ -65,3 +66,17 @@ def test_the_command_line_lists_the_targets_and_says_why_one_is_not_judged() -> 
 def test_bad_arguments_of_the_command_line_are_a_usage_error_without_a_traceback(command: list[str]) -> None:
     done = run("conformance", *command)
     assert done.returncode == 2 and "Traceback" not in done.stderr and "Error" in done.stderr
+
+
+PLANNER = "from reference.chunks import plan_mla_context_chunks as right\n"
+FAULTY = PLANNER + "def plan_mla_context_chunks(lens, budget, *others): return right(lens, budget + 1, *others)\n"
+
+
+@pytest.mark.parametrize(("source", "verdict"), [(PLANNER.replace("right", "plan_mla_context_chunks"), 0), (FAULTY, 1)])
+def test_the_planner_of_an_installed_vllm_is_found_and_judged(source: str, verdict: int, tmp_path: Path) -> None:
+    package = tmp_path / "vllm/model_executor/layers/attention"
+    package.mkdir(parents=True)
+    (package / "mla_attention.py").write_text(source)
+    done = gate("conformance/gate/test_plan.py", "--target", "vllm", PYTHONPATH=str(tmp_path))
+    assert done.returncode == verdict, done.stdout[-2000:]
+    assert "target vllm: a vLLM that is not installed as a distribution" in done.stdout
