@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from conformance.targets.base import Target
 from conformance.targets.kernels import CudaTarget, HostTarget, why_no_device
 from conformance.targets.models import NumpyTarget, TorchTarget
-from conformance.targets.vllm import VllmTarget
+from conformance.targets.vllm_release.target import VllmTarget
 from reference.profiles import DEFAULT as RELEASED
 from reference.profiles import PROFILES
 

@@ -1,0 +1,1 @@
+"""vLLM as a target: the installed package, and its compiled operators alone."""
