@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from conformance.generation import Geometry, realize
-from conformance.judge import Differs, Judge, expected_rows
+from conformance.judge import Differs, Judge, expected_rows, needed_by
 from conformance.memory import Region
 from conformance.observe import LeftPending, TargetError, call, look
 from fixtures.cases import Arrangement, GatherCase
@@ -190,6 +190,7 @@ def _legal_call(judge: Judge, case: GatherCase, regions: dict[str, Region]) -> N
 
 
 def _refusal(judge: Judge, case: GatherCase, placements: dict[str, Placement], batch_size: object) -> str | None:
+    judge.need(needed_by(case))
     regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
     try:
         call(judge.target, regions, batch_size)

@@ -55,7 +55,8 @@ def targets(target: Names = None) -> None:
         )
     console = Console(soft_wrap=False)
     console.print(table)
-    console.print(f"[dim]auto is {resolve('auto')} here; besides, a target may be host:DIR or package.module:Class[/]")
+    others = "host:DIR, vllm-ops:PATH or package.module:Class"
+    console.print(f"[dim]auto is {resolve('auto')} here; besides, a target may be {others}[/]")
 
 
 @app.command()

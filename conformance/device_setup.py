@@ -80,6 +80,7 @@ class Setup:
 def prepared(judge: Judge, operation: Operation, case: Any = None) -> Iterator[Setup]:
     """The arguments of a case, and one call behind it, so that whatever is done once is done."""
     case = case or operation.variants()[0]
+    judge.need(operation.needs(case))
     memory = judge.target.memory
     try:
         regions = {name: memory.place(placement) for name, placement in operation.place(case).items()}

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from conformance.faults.catalogue import Fault
 from conformance.observe import Observation
 from fixtures.cases import GatherCase
+from reference.records import Field
 from reference.scalars import Bf16Bits, f32_from_bf16
 
 
@@ -40,15 +41,22 @@ def element_line(case: GatherCase, row: int, element: int) -> str:
     layout = case.layout
     record = case.record_of(row)
     if element >= layout.latent.count:
-        byte = layout.rope.byte_of(element - layout.latent.count)
-        return f"element {element} = RoPE {element - layout.latent.count}, byte {byte} (0x{record[byte]:02X})"
-    byte, shift = layout.latent.byte_of(element), layout.latent.shift_of(element)
-    scale = layout.scales.byte_of(element // layout.block)
-    nibble, code = ("high" if shift else "low"), int(record[byte]) >> shift & 0xF
+        place = element - layout.latent.count
+        return f"element {element} = RoPE {place}, {_stored(layout.rope, place, record)}"
+    block = element // layout.block
     return (
-        f"element {element} = latent block {element // layout.block}, byte {byte} {nibble} nibble (code {code}), "
-        f"scale byte {scale} (0x{record[scale]:02X})"
+        f"element {element} = latent block {block}, {_stored(layout.latent, element, record)}, "
+        f"scale {_stored(layout.scales, block, record)}"
     )
+
+
+def _stored(field: Field, element: int, record: npt.NDArray[np.uint8]) -> str:
+    """Which byte or bytes of a record an element is, and what they hold."""
+    byte, shift = field.byte_of(element), field.shift_of(element)
+    if field.per_byte == 1:
+        held = int.from_bytes(record[byte : byte + field.scalar.nbytes].tobytes(), "little")
+        return f"byte {byte} (0x{held:0{2 * field.scalar.nbytes}X})"
+    return f"byte {byte} {'high' if shift else 'low'} nibble (code {int(record[byte]) >> shift & 0xF})"
 
 
 def bits_text(bits: int) -> str:

@@ -9,7 +9,7 @@ from conformance.explain import fault_lines, mismatch_lines, stray_lines
 from conformance.faults.catalogue import Fault
 from conformance.faults.diagnosis import explain
 from conformance.observe import Observation, TargetError, observe, patterns, wrong_elements
-from conformance.targets.base import GATHER, GATHER_STARTS, Target
+from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
 from reference.gather import gather
 from reference.scalars import Bf16Bits
@@ -61,7 +61,7 @@ class Judge:
 
     def __call__(self, case: GatherCase) -> None:
         """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
-        self.need(GATHER if case.seq_starts is None else GATHER_STARTS)
+        self.need(needed_by(case))
         expected = expected_rows(case)
         for poison in patterns(case):
             try:
@@ -85,9 +85,11 @@ class Judge:
             raise Differs(self.text("differs", [f"{what}: {wrong.sum():,} of {wrong.size:,} elements differ"]))
 
     def need(self, capability: str) -> None:
-        """Raise Unsupported for a capability the target does not claim."""
+        """Raise Unsupported for a capability the target does not claim, NotJudged for one it cannot show here."""
         if capability not in self.target.capabilities:
             raise Unsupported(f"target {self.target.name} lacks {capability}")
+        if hindrance := self.target.hindrance(capability):
+            raise NotJudged(f"{capability}: {hindrance}")
 
     def compare(self, case: GatherCase, expected: Bf16Bits, seen: Observation) -> None:
         """Raise Differs for a wrong element, a stray write or a changed input."""
@@ -114,6 +116,11 @@ class Judge:
         """The lines of a failure under a heading: clauses, verdict, target."""
         head = f"{' '.join(self.clauses)}  {verdict}  target {self.target.name} ({self.target.describe()})"
         return "\n  ".join([head, *lines])
+
+
+def needed_by(case: GatherCase) -> str:
+    """The capability that a case needs."""
+    return GATHERS[case.layout.name][0 if case.seq_starts is None else 1]
 
 
 def expected_rows(case: GatherCase) -> Bf16Bits:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from conformance import pending
 from conformance.memory import Region
-from conformance.targets.base import Target
+from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, ZERO, Poison, is_huge, place
+from reference.records import NVFP4_DS_MLA, RecordLayout
 from reference.scalars import Bf16Bits
 
 
@@ -48,15 +49,22 @@ def patterns(case: GatherCase) -> tuple[Poison, ...]:
 def observe(target: Target, case: GatherCase, poison: Poison) -> Observation:
     """One call of the target's gather; what the target raises is passed on."""
     regions = {name: target.memory.place(placement) for name, placement in place(case, poison).items()}
-    call(target, regions, case.batch_size)
-    target.memory.synchronize()
+    call(target, regions, case.batch_size, case.layout)
+    settle(target)
     return look(target, regions, poison)
 
 
-def call(target: Target, regions: dict[str, Region], batch_size: object, **instead: Any) -> None:
-    """The gather with the regions' views, some arguments replaced by name; TargetError if it raises."""
+def call(
+    target: Target,
+    regions: dict[str, Region],
+    batch_size: object,
+    layout: RecordLayout = NVFP4_DS_MLA,
+    **instead: Any,
+) -> None:
+    """The gather of a layout with the regions' views, some arguments replaced by name; TargetError if it raises."""
     views = {name: region.view for name, region in regions.items()}
-    invoke(target, target.cp_gather_and_upconvert_nvfp4_kv_cache, {**views, "batch_size": batch_size, **instead})
+    operator = getattr(target, GATHERS[layout.name][-1])
+    invoke(target, operator, {**views, "batch_size": batch_size, **instead})
 
 
 def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, Any]) -> None:
@@ -73,6 +81,28 @@ def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, A
         left = pending.take() if target.memory.on_device else None
     if left:
         raise LeftPending(f"the call returned and left a CUDA error pending: {left} (DEVICE-10)")
+
+
+def settle(target: Target) -> None:
+    """Wait for what was launched; TargetError if the device reports that it failed."""
+    try:
+        target.memory.synchronize()
+    except Exception as error:
+        raise TargetError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+
+
+def lost_context(target: Target) -> str | None:
+    """What the device says to everything from now on, if a call has ruined this process's CUDA context."""
+    try:
+        memory = target.memory if target.memory.on_device else None
+    except Exception:  # a target without any memory has lost none
+        return None
+    try:
+        if memory:
+            memory.synchronize()
+    except Exception as error:
+        return str(error).splitlines()[0]
+    return None
 
 
 def look(target: Target, regions: dict[str, Region], poison: Poison, output: str = "dst") -> Observation:

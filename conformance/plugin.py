@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from conformance.collector import Collector
+from conformance.device_operations import OPERATIONS
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
 from conformance.report import write
-from conformance.session import GATE, binds, receipts, targets_of, use_exact_memory, where, writes
+from conformance.session import GATE, binds, claims, receipts, targets_of, use_exact_memory, where, writes
 from conformance.spec import clauses
-from conformance.targets.base import Target
+from conformance.targets.base import GATHER, Target
 from conformance.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
 
 JUDGE = pytest.StashKey[Judge]()
@@ -140,6 +142,8 @@ def seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
     """Judges cases in the name of the test's clauses."""
+    if target.lost:
+        raise NotJudged(f"an earlier call has ruined this process's CUDA context: {target.lost}")
     judge = Judge(target, _clauses(request.node))
     request.node.stash[JUDGE] = judge
     return judge
@@ -153,6 +157,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         return report  # type: ignore[return-value]
     error = call.excinfo.value if call.excinfo else None
     verdict = _verdict(error)
+    if verdict == CRASHED and JUDGE in item.stash:
+        judged = item.stash[JUDGE].target
+        if what := lost_context(judged):
+            judged.lost = f"{what}, in {item.nodeid}"
     if isinstance(error, NotJudged | Unsupported):
         report.outcome = "skipped"
         report.longrepr = (str(item.path), item.location[1] or 0, f"{verdict}: {error}")
@@ -186,6 +194,9 @@ def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
     chosen = targets[parameters["target"]]
     form = parameters.get("kv_cache_dtype")
     if form is not None and not writes(chosen, form):
+        return False
+    operation = OPERATIONS.get(parameters.get("operation"))
+    if operation and operation.claims != GATHER and not claims(chosen, operation.claims):
         return False
     named = _clauses(item)
     return not named or any(binds(clause, chosen) for clause in named)

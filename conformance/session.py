@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.targets.base import PLAN, WRITES, Target
+from conformance.targets.base import GATHER_FP8, PLAN, PLANNING, SERVE_DISPATCH, SERVE_STARTUP, WRITES, Target
 from conformance.targets.registry import UnknownTarget, find, resolve
 from conformance.verdicts import Gate
 
@@ -37,6 +37,10 @@ FORMATS_OF = {
 """The numbers of the WRITE clauses that are about one kv_cache_dtype; the others are about them all."""
 
 
+AROUND_A_PLAN = {*(f"PLAN-{number}" for number in range(8, 22)), *(f"SHARD-{number}" for number in range(6, 14))}
+"""The clauses on metadata and workspaces."""
+
+
 def binds(clause: str, target: Target) -> bool:
     """Whether a clause says anything of a target: DEVICE is about GPU code, WRITE about what it claims to write."""
     try:
@@ -44,6 +48,14 @@ def binds(clause: str, target: Target) -> bool:
             return target.is_gpu_code
         if clause.startswith("WRITE"):
             return any(WRITES[form] in target.capabilities for form in _formats_of(clause))
+        if clause == "GATHER-15":
+            return bool(target.schemas)
+        if clause.startswith("TWIN"):
+            return GATHER_FP8 in target.capabilities
+        if clause in AROUND_A_PLAN:
+            return bool(PLANNING & target.capabilities)
+        if clause.startswith("SERVE"):
+            return (SERVE_DISPATCH if clause in ("SERVE-1", "SERVE-2") else SERVE_STARTUP) in target.capabilities
         if clause.startswith("PLAN"):
             return PLAN in target.capabilities
         return True
@@ -56,6 +68,14 @@ def _formats_of(clause: str) -> list[str]:
     if clause == "WRITE-21":
         return ["nvfp4_ds_mla"]
     return [form for form, numbers in FORMATS_OF.items() if number in numbers] or [*FORMATS_OF]
+
+
+def claims(target: Target, capability: str) -> bool:
+    """Whether a target claims a capability; one that cannot say is to crash in a test, by name."""
+    try:
+        return capability in target.capabilities
+    except Exception:
+        return True
 
 
 def writes(target: Target, kv_cache_dtype: str) -> bool:

@@ -17,6 +17,7 @@ from fixtures.cases import GatherCase, packed_starts
 from fixtures.placement import POISONS, Placement, place
 from reference.paging import row_sources
 from reference.reading import read_records
+from reference.records import NVFP4_DS_MLA, RecordLayout
 
 MOST = 4  # the largest length and the largest start
 
@@ -44,10 +45,10 @@ class Batch:
         )
 
 
-def batches(block_size: int, requests: int) -> Iterator[Batch]:
+def batches(block_size: int, requests: int, layout: RecordLayout = NVFP4_DS_MLA) -> Iterator[Batch]:
     """All lengths 0..4 and all starts 0..4 (and none) of that many requests; a batch for all starts."""
     geometry = Geometry(block_size, (2 * MOST,) * requests)
-    case = realize(geometry, seed=block_size * 10 + requests)
+    case = realize(geometry, seed=block_size * 10 + requests, layout=layout)
     every: list[Starts] = [None, *product(range(MOST + 1), repeat=requests)]
     for lengths in product(range(MOST + 1), repeat=requests):
         yield Batch(case, (lengths,) * len(every), tuple(every))
@@ -80,7 +81,7 @@ def _gather(judge: Judge, batch: Batch, which: int, regions: dict[str, Region]) 
     if batch.starts[which] is None:
         starts["seq_starts"] = None
     try:
-        call(judge.target, regions, requests, dst=regions["dst"].view[which, :rows], **starts)
+        call(judge.target, regions, requests, batch.case.layout, dst=regions["dst"].view[which, :rows], **starts)
     except MemoryError as error:
         raise NotJudged(f"too little memory for {batch.single(which)!r}: {error}") from error
     except TargetError as error:

@@ -19,7 +19,8 @@ from reference.scalars import E2M1, E4M3, Bf16Bits, bf16_from_f32, f32_from_bf16
 def readers(judged: Target) -> list[Target]:
     """The target itself, if it reads, and the built-in targets that this machine can run."""
     others = [find(name) for name in BUILT_IN if name != judged.name]
-    return [target for target in (judged, *others) if GATHER in target.capabilities and not target.unavailable()]
+    able = [target for target in (judged, *others) if GATHER in target.capabilities and not target.unavailable()]
+    return [target for target in able if not target.hindrance(GATHER)]
 
 
 def must_be_read_as_quantized(judge: Judge, case: WriteCase) -> None:

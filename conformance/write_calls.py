@@ -15,6 +15,7 @@ from conformance.calls import (
     with_width,
 )
 from conformance.judge import Judge
+from conformance.targets.base import WRITES
 from conformance.write_generation import Slots, realize
 from conformance.writes import must_refuse_write
 from fixtures.placement import POISONS, Placement
@@ -152,5 +153,6 @@ def malformed_write(case: WriteCase, malformed: Malformed) -> dict[str, Placemen
 
 def must_refuse_dtype(judge: Judge, kv_cache_dtype: str | None) -> None:
     """Raise Differs unless a kv_cache_dtype that is none is refused."""
-    case = good_write()
+    able = [form for form in WRITES if WRITES[form] in judge.target.capabilities]
+    case = good_write(next((form for form in able if not judge.target.hindrance(WRITES[form])), "nvfp4_ds_mla"))
     must_refuse_write(judge, case, place_write(case, POISONS[0]), kv_cache_dtype, "kv_cache_dtype")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from conformance.explain import outside_lines
 from conformance.explain_write import mismatch_lines
 from conformance.judge import Differs, Judge, NotJudged
-from conformance.observe import Observation, TargetError, invoke, look
+from conformance.observe import Observation, TargetError, invoke, look, settle
 from conformance.targets.base import WRITES, Target
 from conformance.write_generation import Slots, realize
 from fixtures.placement import POISONS, ZERO, Placement, Poison
@@ -35,9 +35,9 @@ def observe_write(judge: Judge, case: WriteCase, poison: Poison) -> Observation:
         raise NotJudged(f"too little memory for {case!r}: {error}") from error
     try:
         call_write(target, {name: region.view for name, region in regions.items()}, case.kv_cache_dtype)
+        settle(target)
     except TargetError as error:
         raise judge.crashed(case, error) from error
-    target.memory.synchronize()
     return look(target, regions, poison, output="kv_cache")
 
 
@@ -90,6 +90,7 @@ def image_of(judge: Judge, case: WriteCase) -> npt.NDArray[Any]:
 
 def must_refuse_write(judge: Judge, case: WriteCase, placements: dict[str, Placement], form: object, name: str) -> None:
     """Raise Differs unless the target refuses, names the argument and writes nothing (WRITE-9)."""
+    judge.need(WRITES[case.kv_cache_dtype])
     regions = {each: judge.target.memory.place(placement) for each, placement in placements.items()}
     try:
         call_write(judge.target, {each: region.view for each, region in regions.items()}, form)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from reference.contract import check_destination, check_legal, check_well_formed
 from reference.paging import row_sources
 from reference.reading import read_records
-from reference.records import NVFP4_DS_MLA, RecordLayout
+from reference.records import FP8_DS_MLA, NVFP4_DS_MLA, RecordLayout
 from reference.scalars import Bf16Bits
 
 _ROWS_AT_A_TIME = 1024  # keeps a slice's bytes, indices and products in a core's cache
@@ -68,7 +68,30 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
 
     Raises ValueError, with dst untouched, for a call that is not legal (GATHER-6, GATHER-10, GATHER-11).
     """
-    layout = NVFP4_DS_MLA
+    _checked_gather(src_cache, dst, block_table, workspace_starts, batch_size, seq_starts, NVFP4_DS_MLA)
+
+
+def cp_gather_and_upconvert_fp8_kv_cache(
+    src_cache: npt.NDArray[np.uint8],
+    dst: Bf16Bits,
+    block_table: npt.NDArray[np.int32],
+    workspace_starts: npt.NDArray[np.int32],
+    batch_size: int,
+    seq_starts: npt.NDArray[np.int32] | None = None,
+) -> None:
+    """The same from a cache of fp8_ds_mla, uint8 [num_blocks, block_size, 656] (TWIN)."""
+    _checked_gather(src_cache, dst, block_table, workspace_starts, batch_size, seq_starts, FP8_DS_MLA)
+
+
+def _checked_gather(
+    src_cache: npt.NDArray[np.uint8],
+    dst: Bf16Bits,
+    block_table: npt.NDArray[np.int32],
+    workspace_starts: npt.NDArray[np.int32],
+    batch_size: int,
+    seq_starts: npt.NDArray[np.int32] | None,
+    layout: RecordLayout,
+) -> None:
     check_destination(dst, layout)
     check_well_formed(src_cache, block_table, workspace_starts, batch_size, len(dst), seq_starts, layout)
     _gather_into(dst, src_cache, block_table, workspace_starts[:batch_size], seq_starts, layout)

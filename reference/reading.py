@@ -1,14 +1,15 @@
-"""READ: from packed records to bf16 rows (SPEC.md READ-1 to READ-6)."""
+"""READ and TWIN: from packed records to bf16 rows (SPEC.md READ-1 to READ-6, TWIN-2 to TWIN-4)."""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reference.records import Field, RecordLayout
-from reference.scalars import Bf16Bits, MiniFloat, bf16_from_f32
+from reference.scalars import Bf16Bits, Floats, MiniFloat, WideFloat, bf16_from_f32
 
 Records = npt.NDArray[np.uint8]
 
@@ -16,13 +17,16 @@ _ALL_BYTES = np.arange(256, dtype=np.uint8)
 
 
 def read_records(layout: RecordLayout, records: Records) -> Bf16Bits:
-    """uint8 [N, layout.nbytes] -> uint16 bf16 encodings [N, layout.row]: latent, then RoPE key (READ-1 to 6)."""
+    """uint8 [N, layout.nbytes] -> uint16 bf16 encodings [N, layout.row]: latent, then RoPE key."""
     return np.concatenate([read_latent(layout, records), read_rope(layout, records)], axis=1)
 
 
 def read_latent(layout: RecordLayout, records: Records) -> Bf16Bits:
-    """uint8 [N, layout.nbytes] -> uint16 [N, layout.latent.count]: code times scale (READ-1, 3, 4, 6)."""
+    """uint8 [N, layout.nbytes] -> uint16 [N, layout.latent.count]: code times scale (READ-1, 3, 4, 6; TWIN-2, 4)."""
     latent, scales = layout.latent, layout.scales
+    assert isinstance(latent.scalar, MiniFloat)
+    if isinstance(scales.scalar, WideFloat):
+        return _scaled(latent.scalar.decode(_bytes_of(latent, records)), _wide(scales, records))
     scale_bytes = scales.in_order(_bytes_of(scales, records)).astype(np.intp)
     latent_bytes = _bytes_of(latent, records).reshape(len(records), scales.count, layout.block // latent.per_byte)
     pairs = _products(latent.scalar, scales.scalar, latent.per_byte)[scale_bytes[..., None] << 8 | latent_bytes]
@@ -30,9 +34,23 @@ def read_latent(layout: RecordLayout, records: Records) -> Bf16Bits:
 
 
 def read_rope(layout: RecordLayout, records: Records) -> Bf16Bits:
-    """uint8 [N, layout.nbytes] -> uint16 [N, layout.rope.count]: the bytes' values, unscaled (READ-2, 3, 5, 6)."""
+    """uint8 [N, layout.nbytes] -> uint16 [N, layout.rope.count]: unscaled (READ-2, 3, 5, 6; TWIN-3)."""
+    if isinstance(layout.rope.scalar, WideFloat):
+        return _wide(layout.rope, records)
     stored = bf16_from_f32(layout.rope.scalar.values)[_bytes_of(layout.rope, records)]
     return layout.rope.in_order(stored)
+
+
+def _scaled(elements: Floats, scales: Floats) -> Bf16Bits:
+    blocks = elements.reshape(*scales.shape, -1)
+    with np.errstate(over="ignore", invalid="ignore"):  # a scale of random bytes may be anything
+        return bf16_from_f32(blocks * scales[..., None]).reshape(elements.shape)
+
+
+def _wide(field: Field, records: Records) -> npt.NDArray[Any]:
+    """The numbers of a field of whole bytes, [N, count]."""
+    assert isinstance(field.scalar, WideFloat)
+    return np.ascontiguousarray(_bytes_of(field, records)).view(np.dtype(field.scalar.dtype))
 
 
 def _bytes_of(field: Field, records: Records) -> Records:

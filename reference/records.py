@@ -1,4 +1,4 @@
-"""RECORD: where a record keeps what, as data (SPEC.md RECORD-1 to RECORD-5)."""
+"""RECORD: where a record keeps what, as data (SPEC.md RECORD-1 to RECORD-5, WRITE-16)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from reference.scalars import E2M1, E4M3, MiniFloat
+from reference.scalars import BF16, BINARY32, E2M1, E4M3, MiniFloat, WideFloat
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -18,20 +18,20 @@ class Field:
     """A run of `count` numbers of one format from byte `offset` of a record on.
 
     Element e is stored at position `order[e]` (at e, where `order` is empty). A byte holds `per_byte` positions, the
-    lower ones in its lower bits.
+    lower ones in its lower bits; a number of several bytes is little endian.
     """
 
     name: str
     offset: int
     count: int
-    scalar: MiniFloat
+    scalar: MiniFloat | WideFloat
     per_byte: int = 1
     order: tuple[int, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """How many bytes of the record the field takes."""
-        return self.count // self.per_byte
+        return self.count * self.scalar.nbytes // self.per_byte
 
     @property
     def end(self) -> int:
@@ -43,8 +43,8 @@ class Field:
         return self.order[element] if self.order else element
 
     def byte_of(self, element: int) -> int:
-        """The byte of the record that holds an element."""
-        return self.offset + self.position(element) // self.per_byte
+        """The byte of the record that holds an element, or the first byte of it."""
+        return self.offset + self.position(element) * self.scalar.nbytes // self.per_byte
 
     def shift_of(self, element: int) -> int:
         """The lowest bit, within its byte, of an element."""
@@ -57,7 +57,7 @@ class Field:
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """A packed record of one token: e2m1 latent, e4m3 RoPE key, one e4m3 scale a latent block.
+    """A packed record of one token: latent, RoPE key, and one scale a block of the latent.
 
     `producer` says whose record it is: the same dtype name stands for other geometries elsewhere.
     """
@@ -95,4 +95,12 @@ NVFP4_DS_MLA = RecordLayout(
     latent=Field("latent", 0, 512, E2M1, per_byte=2),
     rope=Field("RoPE", 256, 64, E4M3),
     scales=Field("scale", 320, 32, E4M3, order=transposed(8, 4)),
+)
+
+FP8_DS_MLA = RecordLayout(
+    name="fp8_ds_mla",
+    producer="vLLM, kv_lora_rank 512, qk_rope_head_dim 64",
+    latent=Field("latent", 0, 512, E4M3),
+    rope=Field("RoPE", 528, 64, BF16),
+    scales=Field("scale", 512, 4, BINARY32),
 )

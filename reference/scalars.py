@@ -28,6 +28,11 @@ class MiniFloat:
     nan_code: int
 
     @property
+    def nbytes(self) -> int:
+        """Bytes that hold one code, or several."""
+        return 1
+
+    @property
     def first_nan(self) -> int:
         """The first code after the finite non-negative ones."""
         return len(self.magnitudes)
@@ -56,6 +61,19 @@ class MiniFloat:
         return np.where(np.isnan(given), self.nan_code, signed).astype(np.uint8)
 
 
+@dataclass(frozen=True)
+class WideFloat:
+    """A format of whole bytes, little endian, that a record holds as it is: `dtype` is NumPy's name for its bits."""
+
+    name: str
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one number."""
+        return np.dtype(self.dtype).itemsize
+
+
 def _e4m3_magnitude(code: int) -> float:
     exponent, mantissa = code >> 3, code & 7
     return mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
@@ -63,6 +81,9 @@ def _e4m3_magnitude(code: int) -> float:
 
 E2M1 = MiniFloat("e2m1", 0x8, (0, 0.5, 1, 1.5, 2, 3, 4, 6), nan_code=0x7)
 E4M3 = MiniFloat("e4m3", 0x80, tuple(_e4m3_magnitude(code) for code in range(0x7F)), nan_code=0x7F)
+
+BF16 = WideFloat("bf16", "<u2")
+BINARY32 = WideFloat("binary32", "<f4")
 
 
 def bf16_from_f32(x: npt.ArrayLike) -> Bf16Bits:

@@ -10,70 +10,58 @@ from conformance.targets.base import GATHER_STARTS
 from conformance.write_calls import MALFORMED as MALFORMED_WRITES
 
 NVFP4 = pytest.mark.parametrize("kv_cache_dtype", ["nvfp4_ds_mla"])
-EACH = pytest.mark.parametrize(
-    ("operation", "kv_cache_dtype"), [("gather", None), ("write", "nvfp4_ds_mla")], indirect=["operation"]
-)
+EACH = pytest.mark.parametrize("operation", OPERATIONS, indirect=True)
 
 
 @pytest.fixture
-def operation(request: pytest.FixtureRequest, judge: Judge) -> Operation:
-    if request.param == "gather":
-        judge.need(GATHER_STARTS)
+def operation(request: pytest.FixtureRequest) -> Operation:
     return OPERATIONS[request.param]
 
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("DEVICE-1")
 @EACH
-def test_a_call_runs_on_the_callers_stream(judge: Judge, operation: Operation, kv_cache_dtype: str | None) -> None:
+def test_a_call_runs_on_the_callers_stream(judge: Judge, operation: Operation) -> None:
     device.must_run_on_the_callers_stream(judge, operation)
 
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("DEVICE-2")
 @EACH
-def test_a_call_does_not_need_the_default_stream(
-    judge: Judge, operation: Operation, kv_cache_dtype: str | None
-) -> None:
+def test_a_call_does_not_need_the_default_stream(judge: Judge, operation: Operation) -> None:
     device.must_not_need_the_default_stream(judge, operation)
 
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("DEVICE-3")
 @EACH
-def test_a_call_returns_before_the_work_ahead_of_it_is_done(
-    judge: Judge, operation: Operation, kv_cache_dtype: str | None
-) -> None:
+def test_a_call_returns_before_the_work_ahead_of_it_is_done(judge: Judge, operation: Operation) -> None:
     device.must_return_at_once(judge, operation)
 
 
 @pytest.mark.clause("DEVICE-4")
 @EACH
-def test_a_captured_call_reads_its_arguments_at_each_replay(
-    judge: Judge, operation: Operation, kv_cache_dtype: str | None
-) -> None:
+def test_a_captured_call_reads_its_arguments_at_each_replay(judge: Judge, operation: Operation) -> None:
     device.must_be_captured_and_replayed(judge, operation)
 
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("DEVICE-5")
 @EACH
-def test_a_call_allocates_nothing(judge: Judge, operation: Operation, kv_cache_dtype: str | None) -> None:
+def test_a_call_allocates_nothing(judge: Judge, operation: Operation) -> None:
     device.must_not_allocate(judge, operation)
 
 
 @pytest.mark.clause("DEVICE-6")
 @EACH
-def test_a_call_gives_the_same_bits_each_time(judge: Judge, operation: Operation, kv_cache_dtype: str | None) -> None:
+def test_a_call_gives_the_same_bits_each_time(judge: Judge, operation: Operation) -> None:
     device.must_repeat_itself(judge, operation)
 
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("DEVICE-7")
 @EACH
-def test_calls_on_two_streams_do_not_disturb_each_other(
-    judge: Judge, operation: Operation, kv_cache_dtype: str | None
-) -> None:
+def test_calls_on_two_streams_do_not_disturb_each_other(judge: Judge, operation: Operation) -> None:
     device.must_not_disturb_a_call_on_another_stream(judge, operation)
 
 

@@ -11,6 +11,7 @@ from reference.shards import Sharding
 SHARDINGS = [(1, 1), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (8, 1)]
 
 
+@pytest.mark.unsanitized
 @pytest.mark.clause("SHARD-1", "SHARD-2", "SHARD-3", "SHARD-4", "SHARD-5", "GATHER-2")
 @pytest.mark.parametrize(("ranks", "interleave"), SHARDINGS)
 @pytest.mark.parametrize("block_size", [4, 64])
@@ -28,6 +29,7 @@ def test_one_rank_may_be_short_of_tokens_in_the_last_of_two_chunks(judge: Judge)
     must_gather_what_one_rank_would(judge, Sharded((33, 1), Sharding(2), 16, 32), 5)
 
 
+@pytest.mark.unsanitized
 @pytest.mark.clause("SHARD-1", "SHARD-2", "SHARD-3", "SHARD-5")
 @pytest.mark.parametrize("seed", range(12))
 def test_random_batches(judge: Judge, seed: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from conformance import write_extremes as extremes
 from conformance.judge import Judge
+from conformance.targets.base import WRITES
 from conformance.write_cases import FORMATS, NAMED, STRIDED, Named, cases_of
 from conformance.write_generation import Slots, every_amax, every_pair, every_rope, mixed, realize
 from conformance.writes import compare, image_of, judge_write, must_write_anew, observe_write
@@ -121,6 +122,7 @@ def test_shapes_that_a_shortcut_does_not_expect(judge: Judge, named: Extreme, kv
 def test_what_a_cache_held_before_does_not_matter(judge: Judge, held: int, kv_cache_dtype: str) -> None:
     case = realize(Slots(40, 16, skipped=3), 24, kv_cache_dtype)
     poison = replace(POISONS[0], cache=held)
+    judge.need(WRITES[kv_cache_dtype])
     compare(judge, case, observe_write(judge, case, poison))
     judge.count.add(case.tokens, case.tokens * case.format.width)
 

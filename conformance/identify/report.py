@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from conformance.identify.probe import Identity, identify
+from conformance.identify.probe import Identity, identify, tile_of
 from conformance.identify.traits import of_profile
-from conformance.judge import Crashed, NotJudged, Unsupported
-from conformance.targets.base import WRITE_NVFP4, Target
+from conformance.judge import Crashed, Judge, NotJudged, Unsupported
+from conformance.targets.base import WRITE_FP8, WRITE_NVFP4, Target
 
 IDENTIFIED, CONTRADICTED, CANNOT_BE_JUDGED = 0, 1, 125
 
@@ -47,8 +47,10 @@ def _one(target: Target, console: Console) -> tuple[int, Identity | None]:
     reason = target.unavailable()
     if reason is None and WRITE_NVFP4 not in target.capabilities:
         reason = f"it lacks {WRITE_NVFP4}"
+    reason = reason or target.hindrance(WRITE_NVFP4)
     if reason is not None:
         console.print(f"target {target.name}: not judged: {reason}", markup=False)
+        _print_tile_alone(target, console)
         return CANNOT_BE_JUDGED, None
     try:
         found = identify(target)
@@ -61,6 +63,16 @@ def _one(target: Target, console: Console) -> tuple[int, Identity | None]:
     for line in lines(target, found):
         console.print(line, markup=False)
     return (IDENTIFIED if found.exact else CONTRADICTED), found
+
+
+def _print_tile_alone(target: Target, console: Console) -> None:
+    """What can be said of a target that here writes fp8_ds_mla and no nvfp4_ds_mla."""
+    if target.unavailable() or WRITE_FP8 not in target.capabilities or target.hindrance(WRITE_FP8):
+        return
+    try:
+        console.print(f"  tile           {tile_of(Judge(target, ['WRITE-17']))} (fp8_ds_mla)", markup=False)
+    except (Crashed, NotJudged) as error:
+        console.print(str(error), markup=False)
 
 
 def lines(target: Target, found: Identity) -> list[str]:

@@ -60,7 +60,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ArrayMemory, "on_stream", lambda self, stream: nullcontext())
 
 
-@pytest.fixture(params=OPERATIONS)
+@pytest.fixture(params=[name for name, operation in OPERATIONS.items() if operation.claims in HostTarget.capabilities])
 def operation(request: pytest.FixtureRequest) -> Operation:
     return OPERATIONS[request.param]
 

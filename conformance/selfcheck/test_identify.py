@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from conformance.identify.probe import SCALE_ARGUMENT, identify, probe
 from conformance.identify.report import report
@@ -116,8 +117,6 @@ def test_a_target_that_cannot_be_asked_is_not_judged() -> None:
 
 
 def test_a_declaration_that_is_not_true_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
     assert report([Writer(Traits(scale="up"))], Console(width=200)) == 0
     assert "it declares profile vllm-0.33, which it is not" in capsys.readouterr().out
 
@@ -133,3 +132,14 @@ def test_the_histogram_shows_which_scale_bytes_are_reached() -> None:
     done = run("conformance", "histogram", "--tokens", "400")
     assert done.returncode == 0 and "mixed numbers of the suite: 126 of 126 reached" in done.stdout
     assert "N(0, 1): " in done.stdout and "elements on a tie: 0.25: " in done.stdout
+
+
+class OfAnotherDevice(NumpyTarget):
+    def hindrance(self, capability: str) -> str | None:
+        return "requires SM100; got SM90" if capability == "write.nvfp4" else None
+
+
+def test_of_a_writer_that_cannot_write_nvfp4_ds_mla_here_the_tile_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code = report([OfAnotherDevice(profile=PROFILES["arbitrary-tiles"])], Console(width=200))
+    told = capsys.readouterr().out
+    assert code == 125 and "not judged: requires SM100; got SM90" in told and "arbitrary (fp8_ds_mla)" in told

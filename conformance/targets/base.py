@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+from conformance.contexts import Context, GatherCall
 from conformance.memory import Memory
 from reference.profiles import DEFAULT, Profile
+from reference.serving import Serving
 
 GATHER = "gather.nvfp4"
 GATHER_STARTS = "gather.nvfp4.seq_starts"
+GATHER_FP8, GATHER_FP8_STARTS = "gather.fp8", "gather.fp8.seq_starts"
 WRITE_NVFP4, WRITE_FP8, WRITE_GENERIC = "write.nvfp4", "write.fp8", "write.generic"
 
 PLAN = "plan"
+PLAN_METADATA, PLAN_DCP, PLAN_WORKSPACE = "plan.metadata", "plan.dcp", "plan.workspace"
+PLANNING = frozenset({PLAN, PLAN_METADATA, PLAN_DCP, PLAN_WORKSPACE})
+"""What binds a target to the clauses on metadata and workspaces, any one of them."""
+
+SERVE_DISPATCH, SERVE_STARTUP = "serve.dispatch", "serve.startup"
 
 WRITES = {"nvfp4_ds_mla": WRITE_NVFP4, "fp8_ds_mla": WRITE_FP8, "auto": WRITE_GENERIC, "fp8": WRITE_GENERIC}
 """What a writer needs for each kv_cache_dtype."""
+
+GATHERS = {
+    "nvfp4_ds_mla": (GATHER, GATHER_STARTS, "cp_gather_and_upconvert_nvfp4_kv_cache"),
+    "fp8_ds_mla": (GATHER_FP8, GATHER_FP8_STARTS, "cp_gather_and_upconvert_fp8_kv_cache"),
+}
+"""What a gather needs for each record, without and with seq_starts, and the method that it is."""
 
 
 class Target:
@@ -31,6 +46,10 @@ class Target:
     profile: Profile = DEFAULT
     """How its writers quantize (SPEC.md WRITE)."""
     memory: Memory
+    schemas: Mapping[str, str] = MappingProxyType({})
+    """By the name of an operator, the schema it is registered with; empty for a target that registers none."""
+    lost: str | None = None
+    """Which test ruined this process's CUDA context, and how; nothing can be judged in it from then on."""
     most_workers: int | None = None
     """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
 
@@ -47,6 +66,10 @@ class Target:
         """Where it runs, for people: a device or a compiler and processor."""
         raise NotImplementedError
 
+    def hindrance(self, capability: str) -> str | None:
+        """Why this machine cannot run one of the capabilities, in the target's own words; None if it can."""
+        return None
+
     def offers(self) -> frozenset[str]:
         """What --require may ask for: the capabilities, and on a GPU `cuda` and its architecture, such as sm_100."""
         return self.capabilities
@@ -59,6 +82,12 @@ class Target:
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
         """SPEC.md GATHER; needs the capability gather.nvfp4, and gather.nvfp4.seq_starts if seq_starts is not None."""
+        raise NotImplementedError
+
+    def cp_gather_and_upconvert_fp8_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """SPEC.md TWIN; needs the capability gather.fp8, and gather.fp8.seq_starts if seq_starts is not None."""
         raise NotImplementedError
 
     def concat_and_cache_mla(
@@ -76,4 +105,55 @@ class Target:
         padded_rows: Callable[[int], int],
     ) -> Sequence[Any]:
         """SPEC.md PLAN; needs the capability plan. The chunks have the attributes that PLAN names."""
+        raise NotImplementedError
+
+    def build_mla_chunked_context_metadata(
+        self,
+        context_lens: Sequence[int],
+        query_start_loc: Sequence[int],
+        workspace_rows: int,
+        block_size: int,
+        align_chunk_to_block: bool,
+        dcp_world_size: int,
+        interleave: int,
+    ) -> Any:
+        """SPEC.md PLAN-8 to PLAN-19; needs the capability plan.metadata, and plan.dcp if dcp_world_size is above 1.
+
+        None, or an object with the attributes context_lens, empty_token_slices and chunks, whose members have the
+        attributes that PLAN names, and SHARD if dcp_world_size is above 1: slices, numbers, and anything with integers.
+        """
+        raise NotImplementedError
+
+    def determine_chunked_prefill_workspace_size(
+        self,
+        builder: Literal["dense", "sparse"],
+        max_model_len: int,
+        max_num_seqs: int,
+        block_size: int,
+        index_topk: int,
+        dcp_world_size: int,
+        interleave: int,
+    ) -> int:
+        """SPEC.md PLAN-20, PLAN-21, SHARD-13; needs the capability plan.workspace.
+
+        NotImplementedError for a builder that the target does not have.
+        """
+        raise NotImplementedError
+
+    def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
+        """SPEC.md SERVE-1 and SERVE-2; needs the capability serve.dispatch.
+
+        What the target's own code at one of conformance.contexts.SITES asks of its gather operators for a batch, call
+        by call, on one rank of case.sharding, when it is handed the chunks case.chunks(site); None if context of that
+        kv_cache_dtype never comes to that site. Raises conformance.judge.NotJudged for a site that this machine cannot
+        run, Unsupported for one that the target does not have.
+        """
+        raise NotImplementedError
+
+    def start(self, config: Serving) -> None:
+        """SPEC.md SERVE-3 to SERVE-10; needs the capability serve.startup.
+
+        All that a server decides from its configuration before it takes a request; raises what the user would see if
+        it refuses, and conformance.judge.NotJudged where this machine cannot run what decides.
+        """
         raise NotImplementedError

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from conformance.memory import ArrayMemory, TorchMemory
-from conformance.targets.base import GATHER, GATHER_STARTS, PLAN, WRITES, Target
-from reference import chunks, gather, writing
+from conformance.targets.base import GATHER, GATHER_FP8, GATHER_FP8_STARTS, GATHER_STARTS, PLANNING, WRITES, Target
+from reference import chunks, context_metadata, gather, workspace, writing
 from reference.profiles import DEFAULT, Profile
+from reference.shards import Sharding
 
 
 class NumpyTarget(Target):
     """The golden model itself."""
 
     name = "numpy"
-    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values(), PLAN})
+    capabilities = frozenset({GATHER, GATHER_STARTS, GATHER_FP8, GATHER_FP8_STARTS, *WRITES.values(), *PLANNING})
 
     def __init__(self, *, profile: Profile = DEFAULT) -> None:
         """NumPy arrays on the CPU."""
@@ -41,6 +42,14 @@ class NumpyTarget(Target):
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
 
+    def cp_gather_and_upconvert_fp8_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target."""
+        gather.cp_gather_and_upconvert_fp8_kv_cache(
+            src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+        )
+
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
@@ -57,6 +66,38 @@ class NumpyTarget(Target):
     ) -> Sequence[Any]:
         """See Target."""
         return chunks.plan_mla_context_chunks(context_lens, row_budget, max_context_chunk, split_alignment, padded_rows)
+
+    def build_mla_chunked_context_metadata(
+        self,
+        context_lens: Sequence[int],
+        query_start_loc: Sequence[int],
+        workspace_rows: int,
+        block_size: int,
+        align_chunk_to_block: bool,
+        dcp_world_size: int,
+        interleave: int,
+    ) -> Any:
+        """See Target."""
+        sharding = Sharding(dcp_world_size, interleave)
+        return context_metadata.build_mla_chunked_context_metadata(
+            context_lens, query_start_loc, workspace_rows, block_size, align_chunk_to_block, sharding
+        )
+
+    def determine_chunked_prefill_workspace_size(
+        self,
+        builder: Literal["dense", "sparse"],
+        max_model_len: int,
+        max_num_seqs: int,
+        block_size: int,
+        index_topk: int,
+        dcp_world_size: int,
+        interleave: int,
+    ) -> int:
+        """See Target."""
+        sharding = Sharding(dcp_world_size, interleave)
+        return workspace.determine_chunked_prefill_workspace_size(
+            builder, max_model_len, max_num_seqs, block_size, index_topk, sharding
+        )
 
 
 class TorchTarget(Target):

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from conformance.targets.base import Target
 from conformance.targets.kernels import CudaTarget, HostTarget, why_no_device
 from conformance.targets.models import NumpyTarget, TorchTarget
+from conformance.targets.vllm_release.ops import VllmOpsTarget
 from conformance.targets.vllm_release.target import VllmTarget
 from reference.profiles import DEFAULT as RELEASED
 from reference.profiles import PROFILES
@@ -34,6 +35,10 @@ BUILT_IN: dict[str, Callable[..., Target]] = {
 }
 
 
+WITH_A_PARAMETER: dict[str, Callable[[str], Target]] = {"vllm-ops": VllmOpsTarget}
+"""Those that are nothing without a parameter."""
+
+
 class UnknownTarget(ValueError):
     """No target has that name."""
 
@@ -54,6 +59,8 @@ def find(name: str) -> Target:
     """The target of a name; UnknownTarget says which names there are."""
     name = resolve(name)
     known, colon, parameter = name.partition(":")
+    if known in WITH_A_PARAMETER:
+        return _with_parameter(known, parameter)
     if known in BUILT_IN and bool(colon) == bool(parameter):
         try:
             return BUILT_IN[known](parameter) if parameter else BUILT_IN[known]()
@@ -63,8 +70,17 @@ def find(name: str) -> Target:
         return installed()[name]()
     if parameter:
         return _imported(known, parameter, name)
-    names = ", ".join(["auto", *BUILT_IN, *installed()])
+    names = ", ".join(["auto", *BUILT_IN, *(f"{known}:PATH" for known in WITH_A_PARAMETER), *installed()])
     raise UnknownTarget(f"--target is {name!r}; allowed are {names}, or package.module:Class")
+
+
+def _with_parameter(known: str, parameter: str) -> Target:
+    if not parameter:
+        raise UnknownTarget(f"--target is {known!r}; allowed is {known}:PATH")
+    try:
+        return WITH_A_PARAMETER[known](parameter)
+    except (TypeError, OSError) as error:
+        raise UnknownTarget(f"--target is '{known}:{parameter}', but {error}") from error
 
 
 def _imported(module: str, attribute: str, name: str) -> Target:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from typing import Any
 
 MLA = "vllm.model_executor.layers.attention.mla_attention"
@@ -14,10 +15,52 @@ MLA = "vllm.model_executor.layers.attention.mla_attention"
 PLANNER = [(MLA, "plan_mla_context_chunks")]
 """Tried on 0.33.0."""
 
+SPARSE_MLA = "vllm.model_executor.layers.attention.sparse_mla_attention"
+
+METADATA_BUILDER = [(MLA, "build_mla_chunked_context_metadata")]
+"""Tried on 0.33.0."""
+
+_ROWS = "determine_chunked_prefill_workspace_size"
+WORKSPACE_ROWS = {
+    "dense": [(MLA, f"MLACommonMetadataBuilder.{_ROWS}")],
+    "sparse": [(SPARSE_MLA, f"SparseMLACommonMetadataBuilder.{_ROWS}")],
+}
+"""By builder; tried on 0.33.0."""
+
+PIN, PINNING = "PIN_MEMORY", [MLA, "vllm.utils.torch_utils"]
+"""The name of what says whether memory of the host is pinned, and who has it; tried on 0.33.0."""
+
+OPERATORS = "_C_cache_ops"
+"""The namespace of the cache operators in torch.ops; tried on 0.33.0."""
+
+
+def operator(name: str) -> Any:
+    """A registered cache operator; None if there is none of that name."""
+    import torch
+
+    return getattr(getattr(torch.ops, OPERATORS), name, None)
+
+
+def modules(places: list[str]) -> list[Any]:
+    """Those of some modules that are imported already."""
+    return [sys.modules[place] for place in places if place in sys.modules]
+
 
 def installed() -> bool:
     """Whether vLLM can be imported, without importing it."""
     return importlib.util.find_spec("vllm") is not None
+
+
+def why_not_importable() -> str | None:
+    """Why no module of the installed release can be imported, in one line; None if they can or none is there."""
+    try:
+        for module in (MLA,) if installed() else ():
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        return None if (error.name or "").startswith("vllm") else f"{error}"
+    except Exception as error:  # whatever a package raises that was built for other libraries
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return None
 
 
 def first_of(places: list[tuple[str, str]]) -> Any:
@@ -27,7 +70,56 @@ def first_of(places: list[tuple[str, str]]) -> Any:
             found: Any = importlib.import_module(module)
             for name in attribute.split("."):
                 found = getattr(found, name)
-        except (ImportError, AttributeError):
+        except Exception:  # not only ImportError: see why_not_importable
             continue
         return found
     return None
+
+
+FLASHMLA = "vllm.v1.attention.backends.mla.flashmla_sparse"
+KIMI = "vllm.models.kimi_k3.nvidia.mla"
+
+GATHER_SITES = {
+    "dense": [(MLA, "MLACommonBaseImpl._compute_prefill_context"), (MLA, "MLACommonImpl._compute_prefill_context")],
+    "dcp": [
+        (MLA, "MLACommonBaseImpl._context_parallel_compute_prefill_context"),
+        (MLA, "MLACommonImpl._context_parallel_compute_prefill_context"),
+    ],
+    "kimi_k3": [(KIMI, "MultiHeadLatentAttention._compute_prefill_context")],
+    "sparse_masked": [(SPARSE_MLA, "SparseMLACommonImpl._compute_context_mha")],
+    "sparse_topk": [(FLASHMLA, "FlashMLASparseImpl._forward_fp8_kv_separate_prefill_decode")],
+}
+"""The methods that choose a gather, by site. Tried on 0.33.0."""
+
+GATHER_OPERATORS = "ops"
+"""What the modules of GATHER_SITES call the module of operators. Tried on 0.33.0."""
+
+ENGINE = "vllm.engine.arg_utils"
+"""What makes a configuration of the command line's arguments. Tried on 0.33.0."""
+
+STARTUP = {
+    "platforms": [("vllm.platforms", "__dict__")],
+    "capability": [("vllm.platforms.interface", "DeviceCapability")],
+    "cuda": [("vllm.platforms.cuda", "NonNvmlCudaPlatform")],
+    "models": [("vllm.model_executor.models.registry", "ModelRegistry")],
+    "model information": [("vllm.model_executor.models.registry", "_ModelInfo")],
+    "arguments": [(ENGINE, "EngineArgs")],
+    "configuration in use": [("vllm.config", "set_current_vllm_config")],
+    "groups": [("vllm.distributed.parallel_state", "__dict__")],
+    "workspace": [("vllm.v1.worker.workspace", "init_workspace_manager")],
+    "backend": [("vllm.v1.attention.selector", "get_attn_backend")],
+    "layer": [(MLA, "MLAAttention")],
+}
+"""What starting up is made of. Tried on 0.33.0."""
+
+EXTENSIONS = [
+    "vllm._C_stable_libtorch",
+    "vllm.vllm_flash_attn._vllm_fa2_C",
+    "vllm.vllm_flash_attn._vllm_fa3_C",
+    "vllm._flashmla_C",
+    "vllm._flashmla_extension_C",
+]
+"""Compiled modules that starting up imports and does not call. Tried on 0.33.0."""
+
+DIRECT_COLLECTIVES = [f"VLLM_USE_DIRECT_DCP_{what}" for what in ("A2A", "Q_GATHER", "KV_GATHER")]
+"""Environment variables that switch off what needs several devices to be made. Tried on 0.33.0."""

@@ -8,10 +8,13 @@ from typing import Any
 from conformance.memory import ArrayMemory
 from conformance.targets.base import Target
 from conformance.targets.vllm_release import names
+from conformance.targets.vllm_release.metadata import Metadata
 from conformance.targets.vllm_release.planning import Planning
+from conformance.targets.vllm_release.serving import Dispatching
+from conformance.targets.vllm_release.startup import Starting
 
 
-class VllmTarget(Planning, Target):
+class VllmTarget(Planning, Metadata, Dispatching, Starting, Target):
     """vLLM, as far as it runs on this machine."""
 
     name = "vllm"
@@ -24,11 +27,19 @@ class VllmTarget(Planning, Target):
     @property
     def capabilities(self) -> frozenset[str]:  # type: ignore[override]
         """What was found."""
-        return self.planning_capabilities()
+        planned = self.planning_capabilities() | self.metadata_capabilities()
+        return planned | self.dispatch_capabilities() | self.startup_capabilities()
 
     def unavailable(self) -> str | None:
         """See Target."""
-        return None if names.installed() else "vllm cannot be imported"
+        if not names.installed():
+            return "vllm cannot be imported"
+        reason = names.why_not_importable()
+        return f"vllm cannot be imported: {reason}" if reason else None
+
+    def hindrance(self, capability: str) -> str | None:
+        """See Target."""
+        return self.metadata_hindrance(capability)
 
     def describe(self) -> str:
         """See Target."""
@@ -39,4 +50,5 @@ class VllmTarget(Planning, Target):
 
     def receipt(self) -> dict[str, Any]:
         """See Target."""
-        return {"vllm": self.describe(), **self.planning_receipt()}
+        planned = {**self.planning_receipt(), **self.metadata_receipt()}
+        return {"vllm": self.describe(), **planned, **self.dispatch_receipt(), **self.startup_receipt()}

@@ -1,0 +1,144 @@
+"""vLLM's compiled operators without the package: `vllm-ops:PATH`, where PATH is its _C_stable_libtorch.abi3.so."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from conformance.memory import TorchMemory
+from conformance.targets.base import GATHERS, WRITES, Target
+from conformance.targets.vllm_release import names
+
+WRITER = "concat_and_cache_mla"
+OPERATORS = (*(operator for _, _, operator in GATHERS.values()), WRITER)
+
+
+class VllmOpsTarget(Target):
+    """What a library registers, judged on a GPU; where it cannot be loaded, its schemas are read from the file."""
+
+    is_gpu_code = True
+    nan = "canonical"
+    most_workers = 4
+
+    def __init__(self, path: str) -> None:
+        """`path` is the library; FileNotFoundError if there is none, TypeError if it names no operator of ours."""
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise FileNotFoundError(f"there is no file {path}")
+        if not self.schemas:
+            raise TypeError(f"{path} registers none of {', '.join(OPERATORS)}")
+        self.name = f"vllm-ops:{path}"
+        import torch
+
+        self.memory = TorchMemory("cuda" if torch.cuda.is_available() else "cpu")
+        self._hindrances: dict[str, str | None] = {}
+
+    @cached_property
+    def schemas(self) -> dict[str, str]:  # type: ignore[override]
+        """By operator: as registered where the library can be loaded, else as the file's own strings have it."""
+        if self._why_not_loaded is None:
+            return {name: _registered(name) for name in OPERATORS if names.operator(name)}
+        return schemas_in(self.path)
+
+    @property
+    def capabilities(self) -> frozenset[str]:  # type: ignore[override]
+        """What the schemas have."""
+        found: set[str] = set()
+        for bare, with_starts, operator in GATHERS.values():
+            if operator in self.schemas:
+                found |= {bare, with_starts} if "seq_starts" in self.schemas[operator] else {bare}
+        return frozenset(found | set(WRITES.values() if WRITER in self.schemas else ()))
+
+    def hindrance(self, capability: str) -> str | None:
+        """See Target: that the library cannot be loaded, or the operator's own refusal of this device."""
+        if self._why_not_loaded:
+            return self._why_not_loaded
+        if capability not in self._hindrances:
+            from conformance.targets.vllm_release import probes  # which needs the cases of the gate
+
+            self._hindrances[capability] = probes.refusal_of_device(self, capability)
+        return self._hindrances[capability]
+
+    def offers(self) -> frozenset[str]:
+        """See Target."""
+        if self._why_not_loaded:
+            return frozenset()
+        import torch
+
+        major, minor = torch.cuda.get_device_capability()
+        able = {capability for capability in self.capabilities if self.hindrance(capability) is None}
+        return frozenset(able | {"cuda", f"sm_{major}{minor}"})
+
+    def describe(self) -> str:
+        """See Target."""
+        import torch
+
+        if self._why_not_loaded:
+            return f"{self.path.name}, of which the schemas alone are judged: {self._why_not_loaded}"
+        return f"{self.path.name} under torch {torch.__version__} on {torch.cuda.get_device_name()}"
+
+    def receipt(self) -> dict[str, Any]:
+        """See Target."""
+        digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
+        return {"device": self.describe(), "library": self.path.name, "sha256": digest, "schemas": self.schemas}
+
+    def cp_gather_and_upconvert_nvfp4_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target."""
+        starts = () if seq_starts is None else (seq_starts,)
+        operator = self._operator("cp_gather_and_upconvert_nvfp4_kv_cache")
+        operator(src_cache, dst, block_table, workspace_starts, batch_size, *starts)
+
+    def cp_gather_and_upconvert_fp8_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target; seq_starts is handed on always, as the released operator has no default for it."""
+        operator = self._operator("cp_gather_and_upconvert_fp8_kv_cache")
+        operator(src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
+
+    def concat_and_cache_mla(
+        self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
+    ) -> None:
+        """See Target."""
+        self._operator(WRITER)(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
+
+    def _operator(self, name: str) -> Callable[..., None]:
+        if self._why_not_loaded:
+            raise RuntimeError(self._why_not_loaded)
+        operator: Callable[..., None] = names.operator(name)
+        return operator
+
+    @cached_property
+    def _why_not_loaded(self) -> str | None:
+        import torch
+
+        if not torch.cuda.is_available():
+            return "torch sees no CUDA device"
+        try:
+            torch.ops.load_library(str(self.path))  # type: ignore[no-untyped-call]
+        except (OSError, RuntimeError) as error:
+            reason = error.__cause__ or error
+            return f"{self.path.name} cannot be loaded: {str(reason).splitlines()[0]}"
+        return None
+
+
+def _registered(name: str) -> str:
+    # An argument that is written to is shown in a form that torch itself does not parse.
+    shown = str(names.operator(name).default._schema)
+    return re.sub(r"\(\$\d+! -> \)", "!", shown.partition("::")[2] or shown)
+
+
+def schemas_in(path: Path) -> dict[str, str]:
+    """The schemas of our operators among a file's strings, by operator; runs of blanks become one."""
+    content = path.read_bytes()
+    found = {}
+    for name in OPERATORS:
+        match = re.search(rb"(?<!\w)%s\([ -~\s]*?\) -> \(\)" % name.encode(), content)
+        if match:
+            found[name] = re.sub(r"\s+", " ", match[0].decode())
+    return found

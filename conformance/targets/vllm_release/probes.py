@@ -1,0 +1,38 @@
+"""Whether an operator refuses this device: a small legal call, and what is said to it."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.generation import Geometry, realize
+from conformance.judge import Crashed, Judge
+from conformance.observe import TargetError, observe
+from conformance.targets.base import GATHERS, WRITES, Target
+from conformance.twins import as_twin
+from conformance.write_generation import Slots
+from conformance.write_generation import realize as realize_write
+from conformance.writes import observe_write
+from fixtures.placement import POISONS
+
+_OF_DEVICES = re.compile(r"\bSM ?_?\d{2,3}|compute capability|no kernel image", re.IGNORECASE)
+
+
+def refusal_of_device(target: Target, capability: str) -> str | None:
+    """The operator's own words, if it refuses a legal call because of the device; None whatever else it does."""
+    try:
+        _call(target, capability)
+    except (TargetError, Crashed) as error:
+        return next((line.strip() for line in str(error).splitlines() if _OF_DEVICES.search(line)), None)
+    return None
+
+
+def _call(target: Target, capability: str) -> None:
+    for name, (bare, _, _) in GATHERS.items():
+        if capability.startswith(bare):
+            case = realize(Geometry(16, (3,), None), seed=1)
+            observe(target, case if name == "nvfp4_ds_mla" else as_twin(case), POISONS[0])
+            return
+    for form, needed in WRITES.items():
+        if capability == needed:
+            observe_write(Judge(target), realize_write(Slots(2), 1, form), POISONS[0])
+            return
