@@ -15,7 +15,6 @@ from conformance.contexts import Context, GatherCall, Ints
 from conformance.judge import NotJudged, Unsupported
 from conformance.targets.base import SERVE_DISPATCH
 from conformance.targets.vllm_release import names
-from conformance.targets.vllm_release.stand_ins import INERT, Layer, Platform, prepare
 
 
 class Dispatching:
@@ -31,6 +30,8 @@ class Dispatching:
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
         """See Target."""
+        from conformance.targets.vllm_release import stand_ins  # imports torch, which every worker would wait for
+
         place = _found(names.GATHER_SITES[site])
         if place is None:
             raise Unsupported(f"this vLLM has no site {site}: {names.GATHER_SITES[site][0][1]} cannot be imported")
@@ -40,8 +41,8 @@ class Dispatching:
             raise NotJudged(f"{place[1]} does not call its operators through {names.GATHER_OPERATORS}")
         recorder = Recorder(method.__globals__[names.GATHER_OPERATORS])
         with replaced(method.__globals__, recorder):
-            layer = Layer(owner, kv_cache_dtype, case)
-            run = prepare(site, method, layer, case)
+            layer = stand_ins.Layer(owner, kv_cache_dtype, case)
+            run = stand_ins.prepare(site, method, layer, case)
             if run is None:
                 return None
             recorder.workspace = layer.workspace
@@ -116,11 +117,13 @@ def _caller() -> str:
 @contextmanager
 def replaced(module: dict[str, Any], recorder: Recorder) -> Iterator[SimpleNamespace]:
     """Let a module's code see the recorder, a CUDA platform, and nothing of what follows a gather."""
-    stand_ins: dict[str, Any] = {names.GATHER_OPERATORS: recorder, **INERT}
+    from conformance.targets.vllm_release import stand_ins
+
+    instead: dict[str, Any] = {names.GATHER_OPERATORS: recorder, **stand_ins.INERT}
     if "current_platform" in module:
-        stand_ins["current_platform"] = Platform(module["current_platform"])
-    before = {name: module[name] for name in stand_ins if name in module}
-    module.update({name: stand_ins[name] for name in before})
+        instead["current_platform"] = stand_ins.Platform(module["current_platform"])
+    before = {name: module[name] for name in instead if name in module}
+    module.update({name: instead[name] for name in before})
     try:
         yield SimpleNamespace(**before)
     finally:

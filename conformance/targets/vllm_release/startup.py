@@ -17,8 +17,10 @@ from typing import Any
 from conformance.judge import NotJudged
 from conformance.targets.base import SERVE_STARTUP
 from conformance.targets.vllm_release import names
-from conformance.targets.vllm_release.startup_server import HEADS, TENSOR_PARALLEL
 from reference.serving import Serving
+
+HEADS, TENSOR_PARALLEL = 128, 8
+"""Of the model that is started up."""
 
 
 class Refused(Exception):

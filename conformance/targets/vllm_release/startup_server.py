@@ -25,8 +25,9 @@ from typing import Any
 import torch
 
 from conformance.targets.vllm_release import names
+from conformance.targets.vllm_release.startup import HEADS, TENSOR_PARALLEL
 
-HEADS, TENSOR_PARALLEL, NOPE, VALUE, TOPK = 128, 8, 128, 128, 2048
+NOPE, VALUE, TOPK = 128, 128, 2048
 REFUSALS = (ValueError, NotImplementedError)
 """What a refusal is; other errors say that the pretence does not hold."""
 
