@@ -114,14 +114,15 @@ def good_call() -> GatherCase:
     return realize(Geometry(4, (5, 2, 9), (3, 1, 6)), seed=1)
 
 
-def must_refuse(judge: Judge, malformed: Malformed) -> None:
+def must_refuse(judge: Judge, malformed: Malformed, good: GatherCase | None = None) -> None:
     """Raise Differs unless the target refuses, names the argument and writes nothing (GATHER-11).
 
-    Without seq_starts too, if the call is malformed without them.
+    Without seq_starts too, if the call is malformed without them. `good` is what the call is but for that.
     """
+    good = good or good_call()
     for with_starts in (True, False) if "seq_starts" not in (malformed.argument, malformed.changed) else (True,):
         what = f"{malformed.argument} {malformed.found}{'' if with_starts else ', no seq_starts'}"
-        case = good_call() if with_starts else replace(good_call(), seq_starts=None)
+        case = good if with_starts else replace(good, seq_starts=None)
         refusal = attempt(judge, case, malformed)
         if refusal is None:
             raise Differs(judge.text("differs", [f"{what}: accepted"]))
@@ -183,7 +184,7 @@ def must_read_anew(judge: Judge) -> None:
 
 def _legal_call(judge: Judge, case: GatherCase, regions: dict[str, Region]) -> None:
     try:
-        call(judge.target, regions, case.batch_size)
+        call(judge.target, regions, case.batch_size, case.layout)
     except TargetError as error:
         raise judge.crashed(case, error) from error
     judge.target.memory.synchronize()
@@ -193,7 +194,7 @@ def _refusal(judge: Judge, case: GatherCase, placements: dict[str, Placement], b
     judge.need(needed_by(case))
     regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
     try:
-        call(judge.target, regions, batch_size)
+        call(judge.target, regions, batch_size, case.layout)
     except TargetError as error:
         if isinstance(error, LeftPending) or not isinstance(error.__cause__, Exception):  # or tried to end the process
             raise judge.crashed(case, error) from error

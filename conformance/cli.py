@@ -1,4 +1,4 @@
-"""The command line: `python -m conformance targets | bench | identify | histogram`."""
+"""The command line: `python -m conformance targets | bench | bench-plans | identify | histogram`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from conformance.bench import command
+from conformance.bench import command, plans
 from conformance.bench.run import Sizes, default_targets
 from conformance.histogram import show
 from conformance.identify.report import report
+from conformance.judge import Crashed, Differs, Unsupported
 from conformance.targets.base import Target
 from conformance.targets.registry import BUILT_IN, UnknownTarget, find, installed, resolve
 
@@ -85,6 +86,20 @@ def bench(
         found = _find([*dict.fromkeys(target or default_targets())])
         result = command.measure(found, sizes, repeats or 7, files)
     raise typer.Exit(command.deliver(result, files))
+
+
+@app.command(name="bench-plans")
+def bench_plans(target: Names = None) -> None:
+    """Time the golden model's plan of 1,024 requests, and that of other targets.
+
+    The exit code is 1 if a target plans wrong or crashes, and 125 if it cannot plan here: then nothing has a speed.
+    """
+    console = Console(soft_wrap=True, highlight=False)
+    try:
+        plans.show(plans.bench_plans(_find(target or [])), console)
+    except (Crashed, Differs, Unsupported) as error:
+        console.print(str(error), markup=False)
+        raise typer.Exit(125 if isinstance(error, Unsupported) else 1) from error
 
 
 @app.command()

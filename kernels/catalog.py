@@ -7,6 +7,7 @@ import numpy as np
 
 from kernels.checks import GatherCall
 from kernels.kernel import Kernel
+from kernels.layout import CACHE_FORMATS, NVFP4_DS_MLA
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +16,7 @@ class GatherKernel(Kernel):
 
     cache_alignment: int
     dst_alignment: int
+    record_bytes: int = NVFP4_DS_MLA.record_bytes
 
 
 DEFAULT = "tuned"
@@ -46,6 +48,21 @@ KERNELS = {
         ),
     )
 }
+
+FP8_KERNEL = GatherKernel(
+    name="fp8_ds_mla",
+    source="cuda/fp8_gather.cu",
+    host_source="host/fp8_gather.cpp",
+    symbol="fp8_gather",
+    block=(32, 4),
+    cache_alignment=4,  # it loads floats
+    dst_alignment=4,  # it stores two bf16 at once
+    record_bytes=CACHE_FORMATS["fp8_ds_mla"].elements,
+)
+"""The gather of fp8_ds_mla."""
+
+GATHERS = {**KERNELS, FP8_KERNEL.name: FP8_KERNEL}
+"""Every gather kernel."""
 
 # GatherArgs of kernels/cuda/gather_args.cuh: the same members in the same order, 8 bytes each.
 GATHER_ARGS = np.dtype(

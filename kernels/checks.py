@@ -37,6 +37,7 @@ def check_gather(
     batch_size: object,
     seq_starts: object = None,
     *,
+    record_bytes: int = NVFP4_DS_MLA.record_bytes,
     cache_alignment: int = 1,
     dst_alignment: int = 1,
 ) -> GatherCall:
@@ -44,10 +45,9 @@ def check_gather(
 
     GATHER-11 for malformed calls; GATHER-12 for memory aligned less than `cache_alignment` and `dst_alignment` bytes.
     """
-    layout = NVFP4_DS_MLA
     call = GatherCall(
-        src_cache=view("src_cache", src_cache, ("uint8",), (None, None, layout.record_bytes)),
-        dst=view("dst", dst, BF16, (None, layout.row_elements)),
+        src_cache=view("src_cache", src_cache, ("uint8",), (None, None, record_bytes)),
+        dst=view("dst", dst, BF16, (None, NVFP4_DS_MLA.row_elements)),
         block_table=view("block_table", block_table, ("int32",), (None, None)),
         workspace_starts=view("workspace_starts", workspace_starts, ("int32",), (None,)),
         batch_size=_batch_size(batch_size),

@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels import headers, sources
 from kernels.cache import BuildError
-from kernels.catalog import DEFAULT, KERNELS
+from kernels.catalog import DEFAULT, GATHERS
 from kernels.host_build import explain
 from kernels.kernel import Kernel
 from kernels.layout import NVFP4_DS_MLA
@@ -57,7 +57,7 @@ def recipe(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) 
     nvrtc = _nvrtc()
     version = nvrtc.getVersion()
     includes = headers.include_dirs(headers.NVRTC_NEEDS, cuda_major=version[0], fallbacks=_bundled_with_cupy())
-    kernel = KERNELS[kernel] if isinstance(kernel, str) else kernel
+    kernel = GATHERS[kernel] if isinstance(kernel, str) else kernel
     source = root / kernel.source
     compiler = "NVRTC {}.{}".format(*version)
     flags = (f"-arch={arch}", "-std=c++17", *NVFP4_DS_MLA.defines(), *kernel.defines)

@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from kernels.catalog import DEFAULT, KERNELS, pack
+from kernels.catalog import DEFAULT, FP8_KERNEL, KERNELS, GatherKernel, pack
 from kernels.checks import check_gather
 from kernels.launcher import Launcher
 
@@ -22,6 +22,7 @@ class Operators:
         self.root = root
         self.kernel = KERNELS[kernel]
         self._launcher = Launcher(self.kernel, root)
+        self._fp8_launcher = Launcher(FP8_KERNEL, root)
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self,
@@ -33,23 +34,39 @@ class Operators:
         seq_starts: object = None,
     ) -> None:
         """Gather nvfp4_ds_mla records into bf16 rows; see the module's function of this name."""
-        call = check_gather(
-            src_cache,
-            dst,
-            block_table,
-            workspace_starts,
-            batch_size,
-            seq_starts,
-            cache_alignment=self.kernel.cache_alignment,
-            dst_alignment=self.kernel.dst_alignment,
-        )
-        if call.is_empty:
-            return
-        self._launcher.launch(pack(call), rows=call.dst.shape[0], caller=call.dst)
+        arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
+        _gather(self._launcher, self.kernel, arguments)
+
+    def cp_gather_and_upconvert_fp8_kv_cache(
+        self,
+        src_cache: object,
+        dst: object,
+        block_table: object,
+        workspace_starts: object,
+        batch_size: int,
+        seq_starts: object = None,
+    ) -> None:
+        """Gather fp8_ds_mla records into bf16 rows; see the module's function of this name."""
+        arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
+        _gather(self._fp8_launcher, FP8_KERNEL, arguments)
 
     def receipt(self) -> dict[str, Any]:
-        """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom."""
-        return self._launcher.receipt()
+        """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom.
+
+        "fp8_ds_mla" has the same of the gather of that record.
+        """
+        return {**self._launcher.receipt(), "fp8_ds_mla": self._fp8_launcher.receipt()}
+
+
+def _gather(launcher: Launcher, kernel: GatherKernel, arguments: tuple[object, ...]) -> None:
+    call = check_gather(
+        *arguments,
+        record_bytes=kernel.record_bytes,
+        cache_alignment=kernel.cache_alignment,
+        dst_alignment=kernel.dst_alignment,
+    )
+    if not call.is_empty:
+        launcher.launch(pack(call), rows=call.dst.shape[0], caller=call.dst)
 
 
 @functools.cache
@@ -85,5 +102,23 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
     Numbers in the arrays are not checked.
     """
     _default().cp_gather_and_upconvert_nvfp4_kv_cache(
+        src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+    )
+
+
+def cp_gather_and_upconvert_fp8_kv_cache(
+    src_cache: object,
+    dst: object,
+    block_table: object,
+    workspace_starts: object,
+    batch_size: int,
+    seq_starts: object = None,
+) -> None:
+    """Gather fp8_ds_mla records into bf16 rows: SPEC.md, chapter TWIN.
+
+    The arguments are those of cp_gather_and_upconvert_nvfp4_kv_cache but for src_cache, uint8 [num_blocks, block_size,
+    656], whose address and strides are multiples of 4 bytes, as are dst's address and row stride. So are the errors.
+    """
+    _default().cp_gather_and_upconvert_fp8_kv_cache(
         src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from kernels.sources import DEFAULT_ROOT
 
 PLAIN = "cuda/nvfp4_gather_plain.cu"
+ROW = "cuda/gather_row.cuh"
 TUNED = "cuda/nvfp4_gather_tuned.cu"
 RECORD = "cuda/nvfp4_record.cuh"
 
@@ -70,17 +71,17 @@ MUTANTS = (
         "code.y * scale, code.x * scale",
         "nibbles-swapped",
     ),
-    Mutant("seq_starts ignored", PLAIN, START, "0;", "starts-ignored"),
+    Mutant("seq_starts ignored", ROW, START, "0;", "starts-ignored"),
     Mutant(
         "start rounded down to its block",
-        PLAIN,
+        ROW,
         "args.seq_starts[owner];",
         "args.seq_starts[owner] / args.block_size * args.block_size;",
         "start-rounded-down",
     ),
     Mutant(
         "start of the next request",
-        PLAIN,
+        ROW,
         "args.seq_starts[owner];",
         "args.seq_starts[owner + 1];",
         "start-of-the-next-request",
@@ -88,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "first request on equal starts",
-        PLAIN,
+        ROW,
         "    return first - 1;",
         "    while (first > 1 && workspace_starts[first - 2] == workspace_starts[first - 1]) --first;\n"
         "    return first - 1;",
@@ -96,40 +97,40 @@ MUTANTS = (
     ),
     Mutant(
         "block stride taken as block_size * 352",
-        PLAIN,
+        ROW,
         "block * args.cache_block_stride",
         "block * (args.block_size * kRecordBytes)",
         "block-stride-packed",
     ),
     Mutant(
         "record stride taken as 352",
-        PLAIN,
+        ROW,
         "slot * args.cache_record_stride",
         "slot * kRecordBytes",
         "record-stride-packed",
     ),
     Mutant(
         "table stride taken as used columns",
-        PLAIN,
+        ROW,
         "owner * args.table_row_stride",
         "owner * args.table_columns",
         "table-stride-is-its-columns",
     ),
     Mutant(
         "32-bit offset",
-        PLAIN,
+        ROW,
         "block * args.cache_block_stride + slot * args.cache_record_stride;",
         "static_cast<int>(block * args.cache_block_stride + slot * args.cache_record_stride);",
         "offset-in-32-bits",
     ),
     Mutant(
         "-0 written as +0",
-        PLAIN,
+        ROW,
         "__float2bfloat16_rn(value)",
         "__float2bfloat16_rn(value + 0.0f)",
         "negative-zero-lost",
     ),
-    Mutant("last row not written", PLAIN, "row >= args.num_rows)", "row >= args.num_rows - 1)", "last-row-not-written"),
+    Mutant("last row not written", ROW, "row >= args.num_rows)", "row >= args.num_rows - 1)", "last-row-not-written"),
     Mutant(
         "one column after 576 written",
         PLAIN,
@@ -242,3 +243,20 @@ MUTANTS = (
     ),
 )
 """Those which every version of this suite must see."""
+
+TWIN = "cuda/fp8_gather.cu"
+
+TWIN_MUTANTS = (
+    Mutant("scale of the next tile", TWIN, "scales[2 * pair / kTile]", "scales[(2 * pair / kTile + 1) % 4]"),
+    Mutant("tiles of 64", TWIN, "scales[2 * pair / kTile]", "scales[2 * pair / 64 % 4]"),
+    Mutant("second of a pair unscaled", TWIN, "number.y * scale", "number.y"),
+    Mutant(
+        "product rounded to half precision", TWIN, "number.x * scale", "__half2float(__float2half(number.x * scale))"
+    ),
+    Mutant("RoPE two bytes off", TWIN, "out[pair] = rope[pair];", "out[pair] = rope[pair] >> 16 | rope[pair] << 16;"),
+    Mutant("RoPE through a number", TWIN, "out[pair] = rope[pair];", "out[pair] = rope[pair] & 0xFFC0FFFFu;"),
+    Mutant("the last pair left out", TWIN, "pair < kQkRopeHeadDim / 2;", "pair < kQkRopeHeadDim / 2 - 1;"),
+    Mutant("twin: seq_starts ignored", ROW, START, "0;", "starts-ignored"),
+    Mutant("twin: block stride packed", ROW, "block * args.cache_block_stride", "block * args.block_size * 656"),
+)
+"""Of the gather of fp8_ds_mla; where no model predicts one, that its bits differ is enough."""

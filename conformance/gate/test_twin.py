@@ -1,8 +1,11 @@
 """TWIN: the gather of fp8_ds_mla, by the cases of the other gather over records of its own."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance import small_scope, twins
+from conformance.calls import MALFORMED, MISALIGNED, Malformed, good_call, must_refuse, refuses_or_conforms
 from conformance.cases import FAR, NAMED, STRIDED, Named, cases_of, strided_gather
 from conformance.drawing import for_each
 from conformance.extremes import EXTREMES
@@ -16,6 +19,7 @@ from fixtures.cases import CONTIGUOUS, Arrangement
 from reference.records import FP8_DS_MLA
 
 SHARES = 4
+MALFORMED_TWINS = [malformed for malformed in MALFORMED if malformed.found != "of records of 656 bytes"]
 
 
 @pytest.mark.clause("TWIN-2", "TWIN-3", "TWIN-4")
@@ -71,6 +75,18 @@ def test_every_row_is_written_and_nothing_else(judge: Judge, rows: int) -> None:
 @pytest.mark.parametrize("geometry", [Geometry(4, (), ()), Geometry(4, (0, 0), (1, 2)), Geometry(4, (0,), None)])
 def test_no_rows_are_no_error(judge: Judge, geometry: Geometry) -> None:
     judge(as_twin(realize(geometry, seed=1)))
+
+
+@pytest.mark.clause("TWIN-1")
+@pytest.mark.parametrize("malformed", MALFORMED_TWINS, ids=lambda m: f"{m.argument} {m.found}")
+def test_a_malformed_call_is_refused_and_writes_nothing(judge: Judge, malformed: Malformed) -> None:
+    must_refuse(judge, malformed, as_twin(good_call()))
+
+
+@pytest.mark.clause("TWIN-1")
+@pytest.mark.parametrize(("argument", "how"), MISALIGNED.values(), ids=MISALIGNED)
+def test_misaligned_memory_is_served_or_refused(judge: Judge, argument: str, how: Arrangement) -> None:
+    refuses_or_conforms(judge, replace(as_twin(good_call()), arrangement=how), argument)
 
 
 @pytest.mark.unsanitized

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernels import cross, sources
-from kernels.catalog import KERNELS
+from kernels.catalog import GATHERS
 from kernels.disassembly import Instruction, MissingDisassembler, disassemble, nvdisasm
 from kernels.elf import Image
 from kernels.lanes import Access, accesses
@@ -50,7 +50,7 @@ def machine_code(arch: str, kernel: str, root: Path | None = None) -> MachineCod
     """Return what `compiled` returns, disassembled; errors as of `disassemble` and `accesses` too."""
     skip_without_nvdisasm()
     image = compiled(arch, kernel, root)
-    code = disassemble(image.image)[KERNELS[kernel].symbol]
+    code = disassemble(image.image)[GATHERS[kernel].symbol]
     return MachineCode(image, code, tuple(accesses(code, dict(image.symbols))))
 
 
@@ -66,7 +66,7 @@ def changed(folder: Path, kernel: str, old: str, new: str) -> Path:
     """Return `folder` with a copy of the sources in which `old`, which a kernel's text has once, is `new`."""
     for part in ("cuda", "host"):
         shutil.copytree(sources.DEFAULT_ROOT / part, folder / part)
-    source = folder / KERNELS[kernel].source
+    source = folder / GATHERS[kernel].source
     text = source.read_text()
     assert text.count(old) == 1, f"{source} has {text.count(old)} times: {old}"
     source.write_text(text.replace(old, new))

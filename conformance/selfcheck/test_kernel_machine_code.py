@@ -8,7 +8,7 @@ import pytest
 from conformance.selfcheck.machine_code import changed, compiled, machine_code, skip_without_nvdisasm
 from kernels import cross
 from kernels.cache import BuildError
-from kernels.catalog import KERNELS
+from kernels.catalog import GATHERS, KERNELS
 from kernels.disassembly import MissingDisassembler, disassemble, nvdisasm
 
 pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
@@ -29,21 +29,21 @@ TUNED_STORES = {
 }
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", GATHERS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_every_kernel_compiles_for_every_architecture_without_a_gpu(arch: str, kernel: str) -> None:
     built = compiled(arch, kernel)
-    assert list(built.registers) == [KERNELS[kernel].symbol]
+    assert list(built.registers) == [GATHERS[kernel].symbol]
     assert built.image == cross.restore_last_byte(built.image[:-1])
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", GATHERS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_no_kernel_uses_local_memory(arch: str, kernel: str) -> None:
     assert machine_code(arch, kernel).local_memory() == []
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", GATHERS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_no_kernel_touches_memory_but_by_loads_and_stores_that_are_followed_here(arch: str, kernel: str) -> None:
     touching = re.compile("LD(?!C)|ST|ATOM|RED|CCTL|U(BLK|TMA|RED)")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.faults.catalogue import FAULTS
-from conformance.faults.mutants import MUTANTS, PLAIN, Mutant
+from conformance.faults.mutants import MUTANTS, PLAIN, TWIN_MUTANTS, Mutant
 from conformance.faults.write_mutants import WRITE_MUTANTS
 from conformance.selfcheck.running import gate
 
@@ -28,6 +28,15 @@ def test_the_host_gate_is_red_on_a_faulty_writer_and_says_what_it_writes(mutant:
     run = gate(*parts, "--target", f"host:{mutant.write(tmp_path)}", "--maxfail=3")
     assert run.returncode == 1, run.stdout[-3000:]
     assert mutant.says in run.stdout
+
+
+@pytest.mark.parametrize("mutant", TWIN_MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-").replace(":", ""))
+def test_the_host_gate_is_red_on_a_faulty_gather_of_fp8_ds_mla(mutant: Mutant, tmp_path: Path) -> None:
+    part = ("conformance/gate/test_twin.py", "-k", "strided or every_byte or every_row", "-x")
+    run = gate(*part, "--target", f"host:{mutant.write(tmp_path)}")
+    assert run.returncode == 1, run.stdout[-3000:]
+    assert "TWIN-" in run.stdout and "differs  target host:" in run.stdout
+    assert not mutant.fault or f"(fault {mutant.fault})" in run.stdout
 
 
 def test_an_unchanged_copy_of_the_sources_conforms(tmp_path: Path) -> None:

@@ -68,6 +68,48 @@ def test_a_site_that_a_release_does_not_have_is_unsupported(tmp_path: Path) -> N
     assert done.returncode == 6 and "this vLLM has no site kimi_k3" in done.stdout
 
 
+TOPK = """
+from vllm import _custom_ops as ops
+
+QUANTIZED_DS_MLA_CACHE_FORMATS = ("nvfp4_ds_mla", "fp8_ds_mla")
+current_workspace_manager = None
+
+class FlashMLASparseMetadata:
+    class FP8SeparatePrefillDecode:
+        def __init__(self, num_prefills, num_decodes, num_prefill_tokens, num_decode_tokens, decode, prefill):
+            self.prefill = prefill
+
+class FlashMLASparseImpl:
+    def _forward_fp8_kv_separate_prefill_decode(self, q, cache, topk, metadata):
+        workspace = WORKSPACE
+        for chunk in metadata.fp8_extra_metadata.prefill.chunks:
+            ops.cp_gather_and_upconvert_nvfp4_kv_cache(
+                cache, workspace[:chunk.chunk_tot_seqlen], TABLE, chunk.workspace_starts, len(chunk.block_table)
+            )
+"""
+WORKSPACES = {
+    "the layer's": "self.prefill_bf16_workspace",
+    "the manager's": "current_workspace_manager().get_simultaneous(*self.workspace_specs)[1]",
+}
+TABLES = {"right": ("chunk.block_table", 0), "of the first requests": ("metadata.block_table", 1)}
+
+
+@pytest.mark.parametrize(("table", "code"), TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("workspace", WORKSPACES.values(), ids=WORKSPACES)
+def test_whole_requests_are_gathered_into_the_workspace_of_either_owner(
+    workspace: str, table: str, code: int, tmp_path: Path
+) -> None:
+    attention, sparse = tmp_path / "vllm/model_executor/layers/attention", tmp_path / "vllm/v1/attention/backends/mla"
+    attention.mkdir(parents=True)
+    sparse.mkdir(parents=True)
+    (attention / "mla_attention.py").write_text(SITE.replace("GATHER", "pass"))
+    (sparse / "flashmla_sparse.py").write_text(TOPK.replace("WORKSPACE", workspace).replace("TABLE", table))
+    (tmp_path / "vllm/_custom_ops.py").write_text(OPERATORS)
+    arguments = ("conformance/gate/test_serve.py", "--target", "vllm", "-k", "sparse_topk-nvfp4_ds_mla")
+    done = gate(*arguments, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, "SERVE-2  differs" in done.stdout) == (code, bool(code)), done.stdout[-3000:]
+
+
 ERRORS = {
     "refused": (ValueError("nvfp4 is not supported with MLA"), "nvfp4 is not supported with MLA"),
     "not judged": (RuntimeError("no driver"), "startup on this machine: RuntimeError: no driver"),

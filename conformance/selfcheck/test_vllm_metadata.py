@@ -1,10 +1,15 @@
 """The metadata builder and the sizing functions of an installed vLLM, with a stand-in for the package."""
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
+import pytest
 import torch
 
 from conformance.selfcheck.running import gate
+from conformance.targets.vllm_release import names
+from conformance.targets.vllm_release.metadata import nothing_pinned
 
 STAND_IN = """
 import torch
@@ -59,3 +64,24 @@ def test_what_an_installed_vllm_gets_wrong_differs_and_what_it_cannot_run_is_not
     no_driver = STAND_IN.replace("pin_memory=PIN_MEMORY", "pin_memory=True")
     said = judged_as_vllm(no_driver, tmp_path / "driver", "49294")
     assert torch.cuda.is_available() or "not judged: plan.metadata: " in said, said
+
+
+def test_nothing_is_pinned_where_a_release_asks_a_function(tmp_path: Path) -> None:
+    asks = STAND_IN.replace("PIN_MEMORY = True", "def is_pin_memory_available():\n    return True")
+    asks = asks.replace("pin_memory=PIN_MEMORY", "pin_memory=is_pin_memory_available()")
+    said = judged_as_vllm(asks, tmp_path, "broke_real")
+    assert "not judged" not in said and " passed" in said and "failed" not in said, said
+
+
+def test_pinning_is_off_wherever_it_was_copied_to_and_on_again_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    constant, function, neither, other = map(ModuleType, ("vllm.a", "vllm.b", "vllm.c", "vllmlike.a"))
+    for module in (constant, function, neither, other):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    yes = lambda: True  # noqa: E731
+    vars(constant)["PIN_MEMORY"] = vars(other)["PIN_MEMORY"] = True
+    vars(function)["is_pin_memory_available"] = yes
+    with nothing_pinned(names.pinning()):
+        assert (vars(constant)["PIN_MEMORY"], vars(other)["PIN_MEMORY"]) == (False, True)
+        assert vars(function)["is_pin_memory_available"]() is False
+        assert not {*names.PINNED} & {*vars(neither)}
+    assert (vars(constant)["PIN_MEMORY"], vars(function)["is_pin_memory_available"]) == (True, yes)

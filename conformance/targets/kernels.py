@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.memory import ArrayMemory, Memory
-from conformance.targets.base import GATHER, GATHER_STARTS, WRITES, Target
+from conformance.targets.base import GATHER, GATHER_FP8, GATHER_FP8_STARTS, GATHER_STARTS, WRITES, Target
 from kernels.catalog import DEFAULT
 from kernels.ops import Operators
 from kernels.quantization import Quantization
@@ -23,7 +23,7 @@ class KernelTarget(Target):
     With a parameter, as in `host:DIR` and `cuda-plain:DIR`, the sources come from another folder.
     """
 
-    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values()})
+    capabilities = frozenset({GATHER, GATHER_STARTS, GATHER_FP8, GATHER_FP8_STARTS, *WRITES.values()})
 
     def __init__(self, place: str, memory: Memory, sources: str | None, kernel: str, profile: Profile) -> None:
         """`sources` is a folder with cuda/ and host/ as in kernels/, or None for the project's own."""
@@ -44,6 +44,14 @@ class KernelTarget(Target):
     ) -> None:
         """See Target."""
         self.operators.cp_gather_and_upconvert_nvfp4_kv_cache(
+            src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+        )
+
+    def cp_gather_and_upconvert_fp8_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target."""
+        self.operators.cp_gather_and_upconvert_fp8_kv_cache(
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
 

@@ -16,6 +16,7 @@ from conformance.targets.base import PLAN_DCP, PLAN_METADATA, PLAN_WORKSPACE
 from conformance.targets.vllm_release import names
 
 Function = Callable[..., Any]
+Pinning = list[tuple[dict[str, Any], dict[str, Any]]]
 
 ARGUMENTS = (
     "context_lens_cpu",
@@ -29,7 +30,7 @@ ARGUMENTS = (
     "dcp_local_block_size",
     "dcp_virtual_block_size",
 )
-"""What a release's builder may want, by vLLM's names; tried on 0.33.0."""
+"""What a release's builder may want, by vLLM's names; tried on 0.30.0, 0.32.0, 0.33.0."""
 
 SMALLEST = ((1,), (0, 1), 16, 16, True, 1, 1)
 """A call that any machine with a CPU can answer, if it can run the release's code at all."""
@@ -84,7 +85,7 @@ class Metadata:
         )
         known = {name: each for name, each in zip(ARGUMENTS, arguments, strict=True) if name in self._parameters}
         assert self._build is not None
-        with _nothing_pinned():
+        with nothing_pinned(self._pinning):
             return self._build(**known)
 
     def determine_chunked_prefill_workspace_size(
@@ -129,6 +130,10 @@ class Metadata:
         return inspect.signature(self._build).parameters
 
     @cached_property
+    def _pinning(self) -> Pinning:
+        return names.pinning()
+
+    @cached_property
     def _why_not(self) -> str | None:
         unknown = [
             name for name, each in self._parameters.items() if each.default is each.empty and name not in ARGUMENTS
@@ -147,14 +152,13 @@ class Metadata:
 
 
 @contextmanager
-def _nothing_pinned() -> Iterator[None]:
-    # vLLM pins what it will copy to a device, also if the device is the CPU, and pinning asks for a driver.
-    held = [module for module in names.modules(names.PINNING) if hasattr(module, names.PIN)]
-    before = [getattr(module, names.PIN) for module in held]
+def nothing_pinned(pinning: Pinning) -> Iterator[None]:
+    """With nothing pinned: vLLM pins what it will copy to a device, also to the CPU, and pinning asks for a driver."""
+    before = [{name: space[name] for name in no} for space, no in pinning]
     try:
-        for module in held:
-            setattr(module, names.PIN, False)
+        for space, no in pinning:
+            space.update(no)
         yield
     finally:
-        for module, pin in zip(held, before, strict=True):
-            setattr(module, names.PIN, pin)
+        for (space, _), yes in zip(pinning, before, strict=True):
+            space.update(yes)

@@ -8,27 +8,29 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from pathlib import Path
 from typing import Any
 
 MLA = "vllm.model_executor.layers.attention.mla_attention"
 
 PLANNER = [(MLA, "plan_mla_context_chunks")]
-"""Tried on 0.33.0."""
+"""Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 SPARSE_MLA = "vllm.model_executor.layers.attention.sparse_mla_attention"
 
 METADATA_BUILDER = [(MLA, "build_mla_chunked_context_metadata")]
-"""Tried on 0.33.0."""
+"""Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 _ROWS = "determine_chunked_prefill_workspace_size"
 WORKSPACE_ROWS = {
     "dense": [(MLA, f"MLACommonMetadataBuilder.{_ROWS}")],
     "sparse": [(SPARSE_MLA, f"SparseMLACommonMetadataBuilder.{_ROWS}")],
 }
-"""By builder; tried on 0.33.0."""
+"""By builder; tried on 0.30.0, 0.32.0, 0.33.0."""
 
-PIN, PINNING = "PIN_MEMORY", [MLA, "vllm.utils.torch_utils"]
-"""The name of what says whether memory of the host is pinned, and who has it; tried on 0.33.0."""
+PINNED: dict[str, Any] = {"PIN_MEMORY": False, "is_pin_memory_available": lambda: False}
+"""What says whether memory of the host is pinned, and how it says no. 0.30.0 and 0.33.0 have the constant, 0.32.0 only
+the function and in some modules a constant made of it. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 OPERATORS = "_C_cache_ops"
 """The namespace of the cache operators in torch.ops; tried on 0.33.0."""
@@ -41,14 +43,25 @@ def operator(name: str) -> Any:
     return getattr(getattr(torch.ops, OPERATORS), name, None)
 
 
-def modules(places: list[str]) -> list[Any]:
-    """Those of some modules that are imported already."""
-    return [sys.modules[place] for place in places if place in sys.modules]
+def pinning() -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each imported module of vLLM that has something of PINNED, as its names, and what makes it say no."""
+    # Not by a list of modules: whoever imports one of them has a copy, and which modules do differs by release.
+    inside = [module for name, module in sys.modules.items() if name.partition(".")[0] == "vllm"]
+    spaces: list[dict[str, Any]] = [getattr(module, "__dict__", {}) for module in inside]
+    found = [(space, {name: no for name, no in PINNED.items() if name in space}) for space in spaces]
+    return [(space, no) for space, no in found if no]
 
 
 def installed() -> bool:
     """Whether vLLM can be imported, without importing it."""
     return importlib.util.find_spec("vllm") is not None
+
+
+def installed_at() -> Path | None:
+    """The folder of the installed package, without importing it; None if there is none."""
+    found = importlib.util.find_spec("vllm")
+    places = list(found.submodule_search_locations or ()) if found else []
+    return Path(places[0]) if places else None
 
 
 def why_not_importable() -> str | None:
@@ -89,13 +102,17 @@ GATHER_SITES = {
     "sparse_masked": [(SPARSE_MLA, "SparseMLACommonImpl._compute_context_mha")],
     "sparse_topk": [(FLASHMLA, "FlashMLASparseImpl._forward_fp8_kv_separate_prefill_decode")],
 }
-"""The methods that choose a gather, by site. Tried on 0.33.0."""
+"""The methods that choose a gather, by site. Tried on 0.30.0, 0.32.0, 0.33.0."""
+
+TOPK_WORKSPACE = "prefill_bf16_workspace"
+"""The attribute in which a layer of sparse_topk keeps its workspace; 0.32.0 and 0.33.0 ask the workspace
+manager for one at each call. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 GATHER_OPERATORS = "ops"
-"""What the modules of GATHER_SITES call the module of operators. Tried on 0.33.0."""
+"""What the modules of GATHER_SITES call the module of operators. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 ENGINE = "vllm.engine.arg_utils"
-"""What makes a configuration of the command line's arguments. Tried on 0.33.0."""
+"""What makes a configuration of the command line's arguments. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 STARTUP = {
     "platforms": [("vllm.platforms", "__dict__")],
@@ -110,7 +127,7 @@ STARTUP = {
     "backend": [("vllm.v1.attention.selector", "get_attn_backend")],
     "layer": [(MLA, "MLAAttention")],
 }
-"""What starting up is made of. Tried on 0.33.0."""
+"""What starting up is made of. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 EXTENSIONS = [
     "vllm._C_stable_libtorch",
@@ -119,7 +136,7 @@ EXTENSIONS = [
     "vllm._flashmla_C",
     "vllm._flashmla_extension_C",
 ]
-"""Compiled modules that starting up imports and does not call. Tried on 0.33.0."""
+"""Compiled modules that starting up imports and does not call. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 DIRECT_COLLECTIVES = [f"VLLM_USE_DIRECT_DCP_{what}" for what in ("A2A", "Q_GATHER", "KV_GATHER")]
-"""Environment variables that switch off what needs several devices to be made. Tried on 0.33.0."""
+"""Environment variables that switch off what needs several devices to be made. Tried on 0.30.0, 0.32.0, 0.33.0."""

@@ -17,35 +17,23 @@ WRITER = "concat_and_cache_mla"
 OPERATORS = (*(operator for _, _, operator in GATHERS.values()), WRITER)
 
 
-class VllmOpsTarget(Target):
+class CompiledOperators(Target):
     """What a library registers, judged on a GPU; where it cannot be loaded, its schemas are read from the file."""
 
-    is_gpu_code = True
-    nan = "canonical"
-    most_workers = 4
-
-    def __init__(self, path: str) -> None:
-        """`path` is the library; FileNotFoundError if there is none, TypeError if it names no operator of ours."""
-        self.path = Path(path)
-        if not self.path.is_file():
-            raise FileNotFoundError(f"there is no file {path}")
-        if not self.schemas:
-            raise TypeError(f"{path} registers none of {', '.join(OPERATORS)}")
-        self.name = f"vllm-ops:{path}"
-        import torch
-
-        self.memory = TorchMemory("cuda" if torch.cuda.is_available() else "cpu")
-        self._hindrances: dict[str, str | None] = {}
+    library: Path | None
+    """The library, if there is one."""
+    most_workers = 4  # a CUDA context each, and the largest cases take 10 GiB of device memory
 
     @cached_property
     def schemas(self) -> dict[str, str]:  # type: ignore[override]
         """By operator: as registered where the library can be loaded, else as the file's own strings have it."""
-        if self._why_not_loaded is None:
+        if self.library is None:
+            return {}
+        if self.why_not_loaded is None:
             return {name: _registered(name) for name in OPERATORS if names.operator(name)}
-        return schemas_in(self.path)
+        return schemas_in(self.library)
 
-    @property
-    def capabilities(self) -> frozenset[str]:  # type: ignore[override]
+    def operator_capabilities(self) -> frozenset[str]:
         """What the schemas have."""
         found: set[str] = set()
         for bare, with_starts, operator in GATHERS.values():
@@ -53,38 +41,31 @@ class VllmOpsTarget(Target):
                 found |= {bare, with_starts} if "seq_starts" in self.schemas[operator] else {bare}
         return frozenset(found | set(WRITES.values() if WRITER in self.schemas else ()))
 
-    def hindrance(self, capability: str) -> str | None:
-        """See Target: that the library cannot be loaded, or the operator's own refusal of this device."""
-        if self._why_not_loaded:
-            return self._why_not_loaded
+    def operator_hindrance(self, capability: str) -> str | None:
+        """That the library cannot be loaded, or the operator's own refusal of this device."""
+        if self.why_not_loaded:
+            return self.why_not_loaded
         if capability not in self._hindrances:
             from conformance.targets.vllm_release import probes  # which needs the cases of the gate
 
             self._hindrances[capability] = probes.refusal_of_device(self, capability)
         return self._hindrances[capability]
 
-    def offers(self) -> frozenset[str]:
-        """See Target."""
-        if self._why_not_loaded:
+    def operator_offers(self) -> frozenset[str]:
+        """`cuda` and the device's architecture, where the library can be loaded."""
+        if self.library is None or self.why_not_loaded:
             return frozenset()
         import torch
 
         major, minor = torch.cuda.get_device_capability()
-        able = {capability for capability in self.capabilities if self.hindrance(capability) is None}
-        return frozenset(able | {"cuda", f"sm_{major}{minor}"})
+        return frozenset({"cuda", f"sm_{major}{minor}"})
 
-    def describe(self) -> str:
-        """See Target."""
-        import torch
-
-        if self._why_not_loaded:
-            return f"{self.path.name}, of which the schemas alone are judged: {self._why_not_loaded}"
-        return f"{self.path.name} under torch {torch.__version__} on {torch.cuda.get_device_name()}"
-
-    def receipt(self) -> dict[str, Any]:
-        """See Target."""
-        digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
-        return {"device": self.describe(), "library": self.path.name, "sha256": digest, "schemas": self.schemas}
+    def operator_receipt(self) -> dict[str, Any]:
+        """Which library, and what it registers."""
+        if self.library is None:
+            return {}
+        digest = hashlib.sha256(self.library.read_bytes()).hexdigest()
+        return {"library": self.library.name, "sha256": digest, "schemas": self.schemas}
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
@@ -107,24 +88,86 @@ class VllmOpsTarget(Target):
         """See Target."""
         self._operator(WRITER)(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
 
-    def _operator(self, name: str) -> Callable[..., None]:
-        if self._why_not_loaded:
-            raise RuntimeError(self._why_not_loaded)
-        operator: Callable[..., None] = names.operator(name)
-        return operator
-
     @cached_property
-    def _why_not_loaded(self) -> str | None:
+    def why_not_loaded(self) -> str | None:
+        """Why the library cannot be loaded here, in one line; None if it is loaded."""
         import torch
 
         if not torch.cuda.is_available():
             return "torch sees no CUDA device"
         try:
-            torch.ops.load_library(str(self.path))  # type: ignore[no-untyped-call]
+            torch.ops.load_library(str(self.library))  # type: ignore[no-untyped-call]
         except (OSError, RuntimeError) as error:
             reason = error.__cause__ or error
-            return f"{self.path.name} cannot be loaded: {str(reason).splitlines()[0]}"
+            return f"{self.library} cannot be loaded: {str(reason).splitlines()[0]}"
         return None
+
+    def _operator(self, name: str) -> Callable[..., None]:
+        if self.why_not_loaded:
+            raise RuntimeError(self.why_not_loaded)
+        operator: Callable[..., None] = names.operator(name)
+        return operator
+
+    @cached_property
+    def _hindrances(self) -> dict[str, str | None]:
+        return {}
+
+
+class VllmOpsTarget(CompiledOperators):
+    """A library alone."""
+
+    is_gpu_code = True
+
+    def __init__(self, path: str) -> None:
+        """`path` is the library; FileNotFoundError if there is none, TypeError if it names no operator of ours."""
+        self.library = Path(path)
+        if not self.library.is_file():
+            raise FileNotFoundError(f"there is no file {path}")
+        if not self.schemas:
+            raise TypeError(f"{path} registers none of {', '.join(OPERATORS)}")
+        self.name = f"vllm-ops:{path}"
+        self.memory = torch_memory()
+
+    @property
+    def capabilities(self) -> frozenset[str]:  # type: ignore[override]
+        """What the schemas have."""
+        return self.operator_capabilities()
+
+    def hindrance(self, capability: str) -> str | None:
+        """See Target."""
+        return self.operator_hindrance(capability)
+
+    def offers(self) -> frozenset[str]:
+        """See Target."""
+        able = {capability for capability in self.capabilities if self.hindrance(capability) is None}
+        return self.operator_offers() | able
+
+    def describe(self) -> str:
+        """See Target."""
+        assert self.library is not None
+        if self.why_not_loaded:
+            return f"{self.library.name}, of which the schemas alone are judged: {self.why_not_loaded}"
+        import torch
+
+        return f"{self.library.name} under torch {torch.__version__} on {torch.cuda.get_device_name()}"
+
+    def receipt(self) -> dict[str, Any]:
+        """See Target."""
+        return {"device": self.describe(), **self.operator_receipt()}
+
+
+def torch_memory() -> TorchMemory:
+    """torch tensors, on the GPU if there is one."""
+    import torch
+
+    return TorchMemory("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def installed_library() -> Path | None:
+    """The compiled library of the installed release that registers our operators, found by its strings; else None."""
+    root = names.installed_at()
+    libraries = sorted(root.glob("_C*.so")) if root else []
+    return next((library for library in libraries if schemas_in(library)), None)
 
 
 def _registered(name: str) -> str:

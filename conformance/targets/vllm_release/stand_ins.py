@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from conformance.contexts import Context, cumulated
+from conformance.targets.vllm_release.names import TOPK_WORKSPACE
 from reference.chunks import Chunk
 
 HEADS, NOPE, VALUE, RANK, ROPE = 1, 2, 2, 512, 64
@@ -228,6 +229,7 @@ def _topk(
     )
     out = torch.zeros(tokens, HEADS, RANK)
     layer.workspace = torch.zeros(max(chunk.chunk_tot_seqlen for chunk in chunks), RANK + ROPE, dtype=torch.bfloat16)
+    setattr(layer, TOPK_WORKSPACE, layer.workspace)
     room = (None, layer.workspace, None, out, out)
     names["current_workspace_manager"] = lambda: SimpleNamespace(get_simultaneous=lambda *_: room)
     topk = torch.zeros(tokens, 1, dtype=torch.int32)

@@ -2,8 +2,9 @@
 
 Nothing of what decides is replaced: the arguments of the command line become vLLM's configuration, an attention layer
 is made of it, which chooses a backend, and of the layer a metadata builder. Pretended are a CUDA device, by a platform
-that answers which one it is; process groups; that the compiled extensions are there, where they cannot be loaded; and
-what is otherwise learnt by importing the model's code. Each configuration has a process of its own.
+that answers which one it is, and that memory cannot be pinned for it; process groups; that the compiled extensions are
+there, where they cannot be loaded; and what is otherwise learnt by importing the model's code. Each configuration has a
+process of its own.
 """
 
 from __future__ import annotations
@@ -123,6 +124,8 @@ def pretend() -> Callable[[tuple[int, int]], None]:
     answers["get_device_capability"] = lambda *_, **__: capability(*found)
     pretended = {name: classmethod(answer) for name, answer in answers.items()}
     platforms["_current_platform"] = type("Pretended", (part("cuda"),), pretended)()
+    for space, no in names.pinning():  # in 0.30.0 they have it by now from the real platform
+        space.update(no)
     for architecture in ("DeepseekV32ForCausalLM", "DeepseekV3ForCausalLM", "LlamaForCausalLM"):
         part("models").models[architecture] = Inspected(part("model information"), architecture)
     for name in names.STARTUP:

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
-from conformance.memory import ArrayMemory
-from conformance.targets.base import Target
+from conformance.memory import ArrayMemory, Memory
 from conformance.targets.vllm_release import names
 from conformance.targets.vllm_release.metadata import Metadata
+from conformance.targets.vllm_release.ops import CompiledOperators, installed_library, torch_memory
 from conformance.targets.vllm_release.planning import Planning
 from conformance.targets.vllm_release.serving import Dispatching
 from conformance.targets.vllm_release.startup import Starting
 
 
-class VllmTarget(Planning, Metadata, Dispatching, Starting, Target):
-    """vLLM, as far as it runs on this machine."""
+class VllmTarget(Planning, Metadata, Dispatching, Starting, CompiledOperators):
+    """vLLM, as far as it runs on this machine: its Python anywhere, its compiled operators on a GPU."""
 
     name = "vllm"
-    is_gpu_code = False
 
     def __init__(self) -> None:
         """Imports nothing yet."""
-        self.memory = ArrayMemory()
+
+    @cached_property
+    def library(self) -> Path | None:  # type: ignore[override]
+        """What registers the operators."""
+        return installed_library()
+
+    @cached_property
+    def memory(self) -> Memory:  # type: ignore[override]
+        """torch tensors, if there is an operator to hand them to."""
+        return torch_memory() if self.library else ArrayMemory()
 
     @property
     def capabilities(self) -> frozenset[str]:  # type: ignore[override]
         """What was found."""
         planned = self.planning_capabilities() | self.metadata_capabilities()
-        return planned | self.dispatch_capabilities() | self.startup_capabilities()
+        return planned | self.dispatch_capabilities() | self.startup_capabilities() | self.operator_capabilities()
 
     def unavailable(self) -> str | None:
         """See Target."""
@@ -39,7 +49,14 @@ class VllmTarget(Planning, Metadata, Dispatching, Starting, Target):
 
     def hindrance(self, capability: str) -> str | None:
         """See Target."""
+        if capability in self.operator_capabilities():
+            return self.operator_hindrance(capability)
         return self.metadata_hindrance(capability)
+
+    def offers(self) -> frozenset[str]:
+        """See Target."""
+        able = {capability for capability in self.capabilities if self.hindrance(capability) is None}
+        return self.operator_offers() | able
 
     def describe(self) -> str:
         """See Target."""
@@ -51,4 +68,5 @@ class VllmTarget(Planning, Metadata, Dispatching, Starting, Target):
     def receipt(self) -> dict[str, Any]:
         """See Target."""
         planned = {**self.planning_receipt(), **self.metadata_receipt()}
-        return {"vllm": self.describe(), **planned, **self.dispatch_receipt(), **self.startup_receipt()}
+        served = {**self.dispatch_receipt(), **self.startup_receipt()}
+        return {"vllm": self.describe(), **planned, **served, **self.operator_receipt()}
