@@ -96,11 +96,11 @@ class Judge:
         lines: list[str] = []
         faults: list[Fault] = []
         if case.batch_size == 0:
-            wrong = wrong_elements(expected, seen.dst[:0], self.target.nan)
+            wrong = wrong_elements(expected, seen.dst[:0], self.target.nan, case.layout)
             if (seen.dst != seen.poison.dst).any():
                 lines.append("dst was written although R = 0")
         else:
-            wrong = wrong_elements(expected, seen.dst, self.target.nan)
+            wrong = wrong_elements(expected, seen.dst, self.target.nan, case.layout)
         if wrong.any():
             faults = explain(case, seen)
             lines += [*mismatch_lines(case, expected, seen, wrong), *fault_lines(faults)]

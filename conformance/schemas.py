@@ -17,13 +17,17 @@ def judge_schema(judge: Judge, operator: str) -> None:
     arguments = _parsed(written)
     names = [argument.name for argument in arguments]
     judge.count.add(0, 0)
-    if "seq_starts" not in names:
+    if names == list(OF_THE_CALL):
         raise Unsupported(f"{operator} has no seq_starts: {written}")
+    if "seq_starts" not in names:
+        raise Differs(judge.text("differs", [f"{operator} has no seq_starts among {', '.join(names)}", written]))
     starts = arguments[names.index("seq_starts")]
     wrong = [
         *([] if tuple(names[:5]) == OF_THE_CALL else [f"its first arguments are {', '.join(names[:5])}"]),
         *([] if names[-1] == "seq_starts" else [f"seq_starts is followed by {_few(names, 'seq_starts')}"]),
-        *([] if str(starts.type).startswith("Optional[") else [f"seq_starts is of the type {starts.type}"]),
+        *([] if str(starts.type) == "Optional[Tensor]" else [f"seq_starts is of the type {starts.type}"]),
+        *(["seq_starts is written to"] if starts.alias_info else []),
+        *(["seq_starts cannot be given by position"] if starts.kwarg_only else []),
         *([] if starts.has_default_value() else ["seq_starts has no default"]),
     ]
     if starts.has_default_value() and starts.default_value is not None:

@@ -64,7 +64,7 @@ def judge_batch(judge: Judge, batch: Batch) -> None:
         _gather(judge, batch, which, regions)
     target.memory.synchronize()
     seen = look(target, regions, POISONS[0])
-    wrong = wrong_elements(expected, seen.dst, target.nan)
+    wrong = wrong_elements(expected, seen.dst, target.nan, batch.case.layout)
     if wrong.any():
         single = batch.single(int(np.argwhere(wrong)[0][0]))
         judge(single)

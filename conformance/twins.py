@@ -64,13 +64,16 @@ def every_scale_and_rope() -> GatherCase:
     return _rows_of(records, "every upper half of a scale, every bf16 at every RoPE element")
 
 
-def every_byte_under_ordinary_scales() -> GatherCase:
-    """Every byte at every latent element, under scales whose products end below, on and above a tie of bf16."""
-    scales = np.array([1, 2.0**-9, 0.75, 1 + 2.0**-7, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 / 3, 1e-4 / 3, 447 / 448], "<f4")
+def every_byte_under_chosen_scales() -> GatherCase:
+    """Every byte at every latent element, under scales whose products end around a tie of bf16, and special ones."""
+    near_ties = (1 + 2.0**-7, 1 + 2.0**-8, 1 + 3 * 2.0**-8)
+    ordinary = np.array([1, 2.0**-9, 0.75, *near_ties, 1 / 3, 1e-4 / 3, 447 / 448], "<f4")
+    scales = np.concatenate([ordinary.view("<u4"), SPECIAL_SCALES.view("<u4")])  # as bits, so that no NaN is quietened
     byte, scale = (part.ravel() for part in np.meshgrid(np.arange(256), scales))
     records = some_records(len(byte), 3)
     records[:, : FP8_DS_MLA.latent.end] = byte[:, None] + np.arange(FP8_DS_MLA.latent.count)
-    return _rows_of(with_scales(records, np.tile(scale[:, None], (1, 4)).astype("<f4")), "every byte, ordinary scales")
+    records = with_scales(records, np.tile(scale[:, None], (1, 4)).astype("<u4").view("<f4"))
+    return _rows_of(records, "every byte, ordinary and special scales")
 
 
 def one_hot() -> GatherCase:

@@ -2,10 +2,20 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from conformance import small_scope, twins
-from conformance.calls import MALFORMED, MISALIGNED, Malformed, good_call, must_refuse, refuses_or_conforms
+from conformance.calls import (
+    MALFORMED,
+    MISALIGNED,
+    Malformed,
+    good_call,
+    must_ignore_unused_strides,
+    must_refuse,
+    one_row,
+    refuses_or_conforms,
+)
 from conformance.cases import FAR, NAMED, STRIDED, Named, cases_of, strided_gather
 from conformance.drawing import for_each
 from conformance.extremes import EXTREMES
@@ -25,7 +35,7 @@ MALFORMED_TWINS = [malformed for malformed in MALFORMED if malformed.found != "o
 @pytest.mark.clause("TWIN-2", "TWIN-3", "TWIN-4")
 @pytest.mark.parametrize(
     "case",
-    [twins.every_scale_and_rope, twins.every_byte_under_ordinary_scales, twins.one_hot],
+    [twins.every_scale_and_rope, twins.every_byte_under_chosen_scales, twins.one_hot],
     ids=lambda c: c.__name__,
 )
 def test_records_are_read_as_written_down(judge: Judge, case: Named) -> None:
@@ -87,6 +97,20 @@ def test_a_malformed_call_is_refused_and_writes_nothing(judge: Judge, malformed:
 @pytest.mark.parametrize(("argument", "how"), MISALIGNED.values(), ids=MISALIGNED)
 def test_misaligned_memory_is_served_or_refused(judge: Judge, argument: str, how: Arrangement) -> None:
     refuses_or_conforms(judge, replace(as_twin(good_call()), arrangement=how), argument)
+
+
+@pytest.mark.clause("TWIN-1")
+@pytest.mark.parametrize("with_starts", [True, False], ids=["starts", "no starts"])
+def test_no_requests_write_no_rows(judge: Judge, with_starts: bool) -> None:
+    some, none = realize(Geometry(4, (5,), (3,)), seed=2), np.empty(0, np.int32)
+    empty = replace(some, block_table=np.empty((0, 2), np.int32), workspace_starts=none)
+    judge(as_twin(replace(empty, seq_starts=none if with_starts else None)))
+
+
+@pytest.mark.clause("TWIN-1")
+@pytest.mark.parametrize("name", ["src_cache", "dst", "block_table", "workspace_starts", "seq_starts"])
+def test_a_stride_that_is_never_used_does_not_count(judge: Judge, name: str) -> None:
+    must_ignore_unused_strides(judge, name, as_twin(one_row()))
 
 
 @pytest.mark.unsanitized

@@ -17,7 +17,7 @@ from fixtures.cases import GatherCase
 from reference.reading import read_records
 from reference.records import FP8_DS_MLA
 
-CASES = [twins.every_scale_and_rope, twins.every_byte_under_ordinary_scales, twins.one_hot]
+CASES = [twins.every_scale_and_rope, twins.every_byte_under_chosen_scales, twins.one_hot]
 Rows = npt.NDArray[np.uint16]
 
 
@@ -149,6 +149,36 @@ def test_a_wrong_reader_is_seen(wrong: Wrong) -> None:
     with pytest.raises(Differs, match="element"):
         for case in (a_few_of_all_kinds, *CASES):
             Judge(wrong, ["TWIN-2"])(case())
+
+
+def test_any_nan_is_allowed_where_one_is_computed_and_not_where_it_is_copied() -> None:
+    for wrong, seen in ((nan_of_latent_with_a_sign, False), (nan_of_rope_made_canonical, True)):
+        target = Wrong(after=wrong)
+        target.nan = "any"
+        judge = Judge(target, ["TWIN-3"])
+        if not seen:
+            judge(twins.every_scale_and_rope())
+            continue
+        with pytest.raises(Differs, match="RoPE"):
+            judge(twins.every_scale_and_rope())
+
+
+class RefusesNoRequests(NumpyTarget):
+    def cp_gather_and_upconvert_fp8_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        if batch_size == 0 and len(dst):
+            dst[:] = 0
+        super().cp_gather_and_upconvert_fp8_kv_cache(
+            src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+        )
+
+
+def test_rows_written_without_requests_are_seen() -> None:
+    from conformance.gate.test_twin import test_no_requests_write_no_rows
+
+    with pytest.raises(Differs, match="R = 0"):
+        test_no_requests_write_no_rows(Judge(RefusesNoRequests(), ["TWIN-1"]), True)
 
 
 def test_ignored_starts_are_seen_and_named() -> None:

@@ -67,6 +67,11 @@ class Registered(NumpyTarget):
         (", Tensor? seq_starts", "seq_starts has no default"),
         (", Tensor? seq_starts=None, Tensor? host_cache=None", "seq_starts is followed by host_cache"),
         (", Tensor seq_starts", "seq_starts is of the type Tensor"),
+        (", int? seq_starts=None", r"seq_starts is of the type Optional\[int\]"),
+        (", Tensor[]? seq_starts=None", "seq_starts is of the type"),
+        (", Tensor(b!)? seq_starts=None", "seq_starts is written to"),
+        (", *, Tensor? seq_starts=None", "seq_starts cannot be given by position"),
+        (", Tensor? seq_start=None", "has no seq_starts among"),
         (", Tensor? rows=None, Tensor? seq_starts=None", None),
     ],
 )
