@@ -38,6 +38,12 @@ def test_capabilities_come_from_the_schemas(library: Path) -> None:
     assert target.capabilities == {"gather.nvfp4", "gather.fp8", "gather.fp8.seq_starts"}
 
 
+def test_another_profile_may_be_declared(library: Path) -> None:
+    assert find(f"vllm-ops:{library}").profile.name == "vllm-0.33"
+    older = find(f"vllm-ops-arbitrary-tiles:{library}")
+    assert older.profile.name == "arbitrary-tiles" and older.name == f"vllm-ops-arbitrary-tiles:{library}"
+
+
 @pytest.mark.parametrize("name", ["vllm-ops", "vllm-ops:", "vllm-ops:no/such/file", f"vllm-ops:{__file__}"])
 def test_what_is_no_such_library_is_a_usage_error(name: str, tmp_path: Path) -> None:
     if name.endswith(".py"):

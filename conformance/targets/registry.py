@@ -35,7 +35,14 @@ BUILT_IN: dict[str, Callable[..., Target]] = {
 }
 
 
-WITH_A_PARAMETER: dict[str, Callable[[str], Target]] = {"vllm-ops": VllmOpsTarget}
+WITH_A_PARAMETER: dict[str, Callable[[str], Target]] = {
+    "vllm-ops": VllmOpsTarget,
+    **{
+        f"vllm-ops-{profile.name}": partial(VllmOpsTarget, profile=profile)
+        for profile in PROFILES.values()
+        if profile != RELEASED
+    },
+}
 """Those that are nothing without a parameter."""
 
 

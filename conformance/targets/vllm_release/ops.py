@@ -12,6 +12,7 @@ from typing import Any
 from conformance.memory import TorchMemory
 from conformance.targets.base import GATHERS, WRITES, Target
 from conformance.targets.vllm_release import names
+from reference.profiles import DEFAULT, Profile
 
 WRITER = "concat_and_cache_mla"
 OPERATORS = (*(operator for _, _, operator in GATHERS.values()), WRITER)
@@ -118,14 +119,16 @@ class VllmOpsTarget(CompiledOperators):
 
     is_gpu_code = True
 
-    def __init__(self, path: str) -> None:
-        """`path` is the library; FileNotFoundError if there is none, TypeError if it names no operator of ours."""
+    def __init__(self, path: str, *, profile: Profile = DEFAULT) -> None:
+        """`path` is the library, `profile` how its writers are said to quantize; FileNotFoundError if there is none, TypeError if it names no operator of ours."""
         self.library = Path(path)
         if not self.library.is_file():
             raise FileNotFoundError(f"there is no file {path}")
         if not self.schemas:
             raise TypeError(f"{path} registers none of {', '.join(OPERATORS)}")
-        self.name = f"vllm-ops:{path}"
+        self.profile = profile
+        variant = "" if profile == DEFAULT else f"-{profile.name}"
+        self.name = f"vllm-ops{variant}:{path}"
         self.memory = torch_memory()
 
     @property
