@@ -120,7 +120,10 @@ class VllmOpsTarget(CompiledOperators):
     is_gpu_code = True
 
     def __init__(self, path: str, *, profile: Profile = DEFAULT) -> None:
-        """`path` is the library, `profile` how its writers are said to quantize; FileNotFoundError if there is none, TypeError if it names no operator of ours."""
+        """`path` is the library, `profile` how its writers are said to quantize.
+
+        Raises FileNotFoundError if there is no such file, TypeError if it names no operator of ours.
+        """
         self.library = Path(path)
         if not self.library.is_file():
             raise FileNotFoundError(f"there is no file {path}")
