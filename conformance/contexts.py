@@ -12,6 +12,9 @@ SITES = ("dense", "dcp", "kimi_k3", "sparse_masked", "sparse_topk")
 """The places that choose a gather: dense prefill, its path under decode context parallelism, Kimi-K3's own path, and
 two of sparse MLA: masked attention over chunks of context, and top-k attention, which gathers whole requests."""
 
+FP8_SITES = ("dense", "kimi_k3")
+"""Those that may gather into a workspace of fp8."""
+
 Ints = tuple[int, ...]
 ONE_RANK = Sharding(1)
 
@@ -82,3 +85,24 @@ def context(context_lens: Ints, workspace_rows: int, block_size: int, sharding: 
 def cumulated(lengths: Ints) -> Ints:
     """cu_seq_lens: where each begins, and the sum."""
     return tuple(accumulate(lengths, initial=0))
+
+
+CONTEXTS = {
+    "one request of two chunks": context((128,), 64, 64),
+    "one request of one chunk": context((40,), 64, 64),
+    "one request of 18 chunks": context((1100,), 64, 64),
+    "the acceptance test of the original change": context((1000, 100, 64, 0), 512, 64),
+    "requests without context between others": context((0, 70, 0, 0, 5, 130), 128, 64),
+    "no request with context": context((0, 0), 64, 64),
+    "blocks of 16": context((40, 3), 32, 16),
+}
+SHARDED = {
+    "2 ranks, whose second chunk starts at row 96": context((256,), 192, 64, Sharding(2)),
+    "3 ranks that take turns of 2 tokens": context((1000, 101, 0, 64), 576, 64, Sharding(3, 2)),
+    "4 ranks": context((600,), 256, 64, Sharding(4)),
+}
+
+
+def batches(site: str) -> list[Context]:
+    """What a site is asked about."""
+    return list((SHARDED if site == "dcp" else CONTEXTS).values())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from operator import index
 from typing import Any
 
-from conformance.judge import Differs, Judge, NotJudged, Unsupported
+from conformance.answers import answer_of, kept, members, reading, refuses, short, truth
+from conformance.judge import Differs, Judge
 from conformance.metadata_rules import Asked, Fields, Seen, told, violations
-from conformance.observe import TargetError
 from conformance.targets.base import PLAN_DCP, PLAN_METADATA
 from reference.context_metadata import build_mla_chunked_context_metadata
 from reference.shards import Sharding
@@ -27,9 +27,9 @@ class MetadataCase(Asked):
         return (list(self.context_lens), list(self.query_start_loc), *at)
 
 
+TRUTHS = {"is_continuation": "PLAN-10"}
 SLICES = {"request_slice": "PLAN-10", "token_slice": "PLAN-12"}
 NUMBERS = {
-    "is_continuation": "PLAN-10",
     "continuation_token_end": "PLAN-13",
     "max_query_len": "PLAN-15",
     "max_seq_len": "PLAN-15",
@@ -50,44 +50,58 @@ LOCAL_ARRAYS = {
     "padded_local_cu_seq_lens": "SHARD-9",
     "padded_local_token_to_seq": "SHARD-10",
 }
+INT32 = {
+    "starts",
+    "query_start_loc",
+    "cu_seq_lens",
+    "token_to_seq",
+    "padded_local_cu_seq_lens",
+    "padded_local_token_to_seq",
+}
+"""PLAN-24's."""
 ALLRANKS = {"local_context_lens_allranks": "SHARD-11"}
-CLAUSE_OF = {**SLICES, **NUMBERS, **ARRAYS}
+CLAUSE_OF = {**SLICES, **TRUTHS, **NUMBERS, **ARRAYS}
 LOCAL_CLAUSE_OF = {**CLAUSE_OF, **LOCAL_NUMBERS, **LOCAL_ARRAYS, **ALLRANKS}
 
 
 def judge_metadata(judge: Judge, case: MetadataCase) -> None:
     """Raise Differs or Crashed unless each field of the target's metadata is what SPEC.md leaves."""
+    _need(judge, case)
+    _compare(judge, case, answer_of(judge, case, judge.target.build_mla_chunked_context_metadata))
+
+
+def judge_kept_metadata(judge: Judge, cases: Sequence[MetadataCase]) -> None:
+    """Raise as judge_metadata does, reading each answer when all of them are there (PLAN-22)."""
+    for case in cases:
+        _need(judge, case)
+    answers = [answer_of(judge, case, judge.target.build_mla_chunked_context_metadata) for case in cases]
+    for case, answer in zip(cases, answers, strict=True):
+        with kept():
+            _compare(judge, case, answer)
+
+
+def _need(judge: Judge, case: MetadataCase) -> None:
     judge.need(PLAN_METADATA)
     if case.sharded:
         judge.need(PLAN_DCP)
+
+
+def _compare(judge: Judge, case: MetadataCase, answer: Any) -> None:
     expected = seen_in(golden(case), case.sharded)
-    try:
-        answer = judge.target.build_mla_chunked_context_metadata(*case.arguments)
-    except (NotJudged, Unsupported):
-        raise
-    except Exception as error:
-        raise judge.crashed(case, TargetError(f"{type(error).__name__}: {error}")) from error
     judge.count.add(0, 0)
-    try:
+    with reading(judge, case, "metadata"):
         found = seen_in(answer, case.sharded)
-    except Exception as error:  # whatever a field that is missing, or is no numbers, leads to
-        raise Differs(judge.text("differs", [f"the metadata cannot be read: {error}", repr(case)])) from error
     if found != expected:
         lines = [*violations(case, found), *differences(expected, found, case.sharded)]
-        raise Differs(judge.text("differs", [*(_short(line) for line in lines), _short(repr(case), 2000)]))
+        raise Differs(judge.text("differs", [*map(short, lines), short(repr(case), 2000)]))
 
 
 def must_refuse(judge: Judge, case: MetadataCase) -> None:
     """Raise Differs unless the target refuses a workspace below the alignment (PLAN-11)."""
-    judge.need(PLAN_METADATA)
-    if case.sharded:
-        judge.need(PLAN_DCP)
+    _need(judge, case)
     judge.count.add(0, 0)
-    try:
-        answer = judge.target.build_mla_chunked_context_metadata(*case.arguments)
-    except (NotJudged, Unsupported):
-        raise
-    except Exception:
+    refused, answer = refuses(judge, case, judge.target.build_mla_chunked_context_metadata)
+    if refused:
         return
     lines = [f"PLAN-11: {case.workspace_rows} rows were accepted, the alignment is {case.alignment}"]
     raise Differs(judge.text("differs", [*lines, f"got {answer!r:.300}", repr(case)]))
@@ -112,19 +126,23 @@ def seen_in(answer: Any, sharded: bool) -> Seen | None:
     return Seen(
         _ints(answer.context_lens),
         tuple(_slice(one) for one in answer.empty_token_slices),
-        tuple(_fields(chunk, sharded) for chunk in answer.chunks),
+        tuple(_fields(chunk, sharded) for chunk in members(answer.chunks)),
     )
 
 
 def _fields(chunk: Any, sharded: bool) -> Fields:
     fields: dict[str, Any] = {}
     numbers, arrays = (NUMBERS | LOCAL_NUMBERS, ARRAYS | LOCAL_ARRAYS) if sharded else (NUMBERS, ARRAYS)
-    for names, read in ((SLICES, _slice), (numbers, index), (arrays, _ints), (ALLRANKS if sharded else {}, _rows)):
+    rows = ALLRANKS if sharded else {}
+    for names, read in ((SLICES, _slice), (TRUTHS, truth), (numbers, index), (arrays, _ints), (rows, _rows)):
         for name in names:
             try:
-                fields[name] = read(getattr(chunk, name))
+                field = getattr(chunk, name)
+                fields[name] = read(field)
             except (AttributeError, TypeError) as error:
                 raise TypeError(f"{(LOCAL_CLAUSE_OF if sharded else CLAUSE_OF)[name]}: {name}: {error}") from error
+            if name in INT32 and (dtype := _type(field)) not in (None, "int32"):
+                raise TypeError(f"PLAN-24: {name} is an array of {dtype}, not int32")
     return fields
 
 
@@ -136,7 +154,15 @@ def _rows(rows: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(map(_ints, rows))
 
 
+def _type(array: Any) -> str | None:
+    """The type of an array's elements, without the name of a library before it; None for what has none."""
+    dtype = getattr(array, "dtype", None)
+    return None if dtype is None else str(dtype).rpartition(".")[2]
+
+
 def _slice(one: Any) -> tuple[int, int]:
+    if one.step not in (None, 1):
+        raise TypeError(f"{one} has a step")
     return index(one.start), index(one.stop)
 
 
@@ -160,10 +186,6 @@ def differences(expected: Seen | None, found: Seen | None, sharded: bool) -> lis
         counts = f"expected {len(expected.chunks)} chunks, got {len(found.chunks)}"
         lines.append(f"{clause}: {counts}; those there are agree")
     return lines
-
-
-def _short(line: str, most: int = 500) -> str:
-    return line if len(line) <= most else f"{line[:most]}... ({len(line):,} characters)"
 
 
 def small_scope(requests: int, longest: int, most_ranks: int = 3, most_turns: int = 3) -> Iterator[MetadataCase]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -192,13 +193,9 @@ def _rises_by(boundaries: Sequence[int], lengths: Sequence[int]) -> bool:
 
 
 def _names_pieces(pieces: Sequence[int], lengths: Sequence[int]) -> bool:
-    ordered = all(before <= after for before, after in pairwise(pieces))
-    counts = [0] * len(lengths)
-    for piece in pieces:
-        if not 0 <= piece < len(counts):
-            return False
-        counts[piece] += 1
-    return ordered and counts == list(lengths)
+    counts = Counter(pieces)
+    known = all(0 <= piece < len(lengths) for piece in counts)
+    return known and [*pieces] == sorted(pieces) and [counts[piece] for piece in range(len(lengths))] == [*lengths]
 
 
 @cache

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import index
 from typing import Any
 
+from conformance.answers import answer_of, kept, members, reading, short, truth
 from conformance.judge import Differs, Judge
-from conformance.observe import TargetError
 from conformance.plan_rules import Call, violations
 from conformance.targets.base import PLAN
 from reference.chunks import Chunk, plan_mla_context_chunks
@@ -16,17 +17,21 @@ from reference.chunks import Chunk, plan_mla_context_chunks
 
 @dataclass(frozen=True)
 class PlanCase:
-    """One call of a planner; n tokens take ceil(n / padding) * padding rows."""
+    """One call of a planner; n tokens take ceil(n / padding) * padding rows, a share of them on each of several ranks.
+
+    For N ranks that take turns of I tokens, padding is N * I (SHARD-2).
+    """
 
     context_lens: tuple[int, ...]
     row_budget: int
     max_context_chunk: int
     split_alignment: int = 1
     padding: int = 1
+    ranks: int = 1
 
     def padded_rows(self, tokens: int) -> int:
         """Rows that a piece takes."""
-        return -(-tokens // self.padding) * self.padding
+        return -(-tokens // self.padding) * self.padding // self.ranks
 
     @property
     def asked(self) -> Call:
@@ -48,20 +53,32 @@ class PlanCase:
 def judge_plan(judge: Judge, case: PlanCase) -> None:
     """Raise Differs or Crashed unless the target's plan is the one that SPEC.md leaves."""
     judge.need(PLAN)
+    _compare(judge, case, answer_of(judge, case, judge.target.plan_mla_context_chunks))
+
+
+def judge_kept_plans(judge: Judge, cases: Sequence[PlanCase]) -> None:
+    """Raise as judge_plan does, reading each plan when all of them are there (PLAN-22)."""
+    judge.need(PLAN)
+    answers = [answer_of(judge, case, judge.target.plan_mla_context_chunks) for case in cases]
+    for case, answer in zip(cases, answers, strict=True):
+        with kept():
+            _compare(judge, case, answer)
+
+
+def _compare(judge: Judge, case: PlanCase, answer: Any) -> None:
     expected = plan_mla_context_chunks(*case.arguments)
-    try:
-        found = [_chunk(chunk) for chunk in judge.target.plan_mla_context_chunks(*case.arguments)]
-    except Exception as error:
-        raise judge.crashed(case, TargetError(f"{type(error).__name__}: {error}")) from error
     judge.count.add(0, 0)
+    with reading(judge, case, "plan"):
+        found = [_chunk(chunk) for chunk in members(answer)]
     if found != [(chunk, chunk.is_continuation) for chunk in expected]:
         broken = violations(case.asked, [chunk for chunk, _ in found])
-        raise Differs(judge.text("differs", [*broken, *_difference(expected, found), repr(case)]))
+        lines = [short(line) for line in (*broken, *_difference(expected, found))]
+        raise Differs(judge.text("differs", [*lines, short(repr(case), 2000)]))
 
 
 def _chunk(chunk: Any) -> tuple[Chunk, bool]:
-    starts, seq_lens = (tuple(int(n) for n in numbers) for numbers in (chunk.starts, chunk.seq_lens))
-    return Chunk(int(chunk.request_start), int(chunk.request_end), starts, seq_lens), bool(chunk.is_continuation)
+    starts, seq_lens = (tuple(map(index, numbers)) for numbers in (chunk.starts, chunk.seq_lens))
+    return Chunk(index(chunk.request_start), index(chunk.request_end), starts, seq_lens), truth(chunk.is_continuation)
 
 
 def _difference(expected: Sequence[Chunk], found: Sequence[tuple[Chunk, bool]]) -> list[str]:
@@ -73,8 +90,9 @@ def _difference(expected: Sequence[Chunk], found: Sequence[tuple[Chunk, bool]]) 
 
 
 def small_scope(requests: int, longest: int) -> Iterator[PlanCase]:
-    """Every plan of `requests` requests of up to `longest` tokens, with alignments up to 4 and paddings up to 3."""
+    """Every plan of `requests` requests of up to `longest` tokens, alignments and paddings up to 4, 1 or 2 ranks."""
     for lengths in product(range(longest + 1), repeat=requests):
-        for alignment, padding in ((1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 2), (3, 3)):
-            for budget in range(alignment, longest + 6):
-                yield PlanCase(lengths, budget, budget // alignment * alignment, alignment, padding)
+        for alignment, *padding in ((1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 2), (3, 3), (2, 2, 2), (4, 4, 2)):
+            ranks = padding[-1] if padding[1:] else 1
+            for budget in range(alignment // ranks, longest + 6):
+                yield PlanCase(lengths, budget, budget * ranks // alignment * alignment, alignment, *padding)

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from conformance.contexts import Context, GatherCall, context
-from conformance.judge import Differs, Judge, NotJudged, Unsupported
+from conformance.answers import LET_THROUGH
+from conformance.contexts import Context, GatherCall, batches
+from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import TargetError
+from conformance.startups import RIGHT, RULES
 from conformance.targets.base import SERVE_DISPATCH, SERVE_STARTUP
 from reference.chunks import Chunk
-from reference.serving import GENERIC_GATHER, Refusal, Serving, gathers_for, refusals
-from reference.shards import Sharding
-
-CONTEXTS = {
-    "one request of two chunks": context((128,), 64, 64),
-    "the acceptance test of the original change": context((1000, 100, 64, 0), 512, 64),
-    "requests without context between others": context((0, 70, 0, 0, 5, 130), 128, 64),
-}
-SHARDED = {
-    "one request of two chunks on 2 ranks": context((256,), 256, 64, Sharding(2)),
-    "3 ranks that take turns of 2 tokens": context((1000, 101, 0, 64), 576, 64, Sharding(3, 2)),
-}
+from reference.serving import GATHERS, GENERIC_GATHER, Refusal, Serving, gathers_for, refusals
 
 
 def judge_operator(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> None:
@@ -58,17 +49,34 @@ def judge_rows(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> N
 
 def _calls(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> Sequence[GatherCall] | None:
     judge.need(SERVE_DISPATCH)
+    calls = _asked_for(judge, site, case, kv_cache_dtype)
+    if calls is not None:
+        return calls
+    if not case.chunks(site):
+        return ()
+    lines = ["no gather at all", _asked(site, case, kv_cache_dtype)]
+    if site == "dense":
+        raise Differs(judge.text("differs", lines))
+    for other in batches(site):
+        if other.chunks(site) and _asked_for(judge, site, replace(other, workspace=case.workspace), kv_cache_dtype):
+            raise Differs(judge.text("differs", [*lines, f"but some for contexts {list(other.context_lens)}"]))
+    if all(_asked_for(judge, site, replace(case, workspace="bf16"), other) is None for other in GATHERS):
+        raise Unsupported(f"no context of any kv_cache_dtype comes to site {site}")
+    return None
+
+
+def _asked_for(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> Sequence[GatherCall] | None:
     try:
         calls = judge.target.context_gathers(site, kv_cache_dtype, case)
-    except (NotJudged, Unsupported):
+        return None if calls is None else tuple(calls)
+    except LET_THROUGH:
         raise
-    except Exception as error:
-        asked = _asked(site, case, kv_cache_dtype)
-        raise judge.crashed(asked, TargetError(f"{type(error).__name__}: {error}")) from error
-    if calls is None and site == "dense":
-        lines = ["no gather at all", _asked(site, case, kv_cache_dtype)]
-        raise Differs(judge.text("differs", lines))
-    return calls
+    except BaseException as error:  # SystemExit and pytest's own skip and exit too: see conformance.observe.invoke
+        raise _crashed(judge, _asked(site, case, kv_cache_dtype), error) from error
+
+
+def _crashed(judge: Judge, asked: str, error: BaseException) -> Crashed:
+    return judge.crashed(asked, TargetError(f"{type(error).__name__}: {error}"))
 
 
 def _wrong(case: Context, chunks: Sequence[Chunk], calls: Sequence[GatherCall]) -> Iterator[str]:
@@ -78,6 +86,7 @@ def _wrong(case: Context, chunks: Sequence[Chunk], calls: Sequence[GatherCall]) 
         if (call.first_row, call.rows) != (0, len(expected)):
             rows = f"[{call.first_row}, {call.first_row + call.rows})"
             yield f"{told} writes rows {rows} of the workspace; expected [0, {len(expected)})"
+        yield from (f"{told} is handed {fault}" for fault in _ill_formed(chunk, call))
         for row, want in enumerate(expected[: call.rows]):
             got = _source(call, row, case.block_size)
             if got != want:
@@ -87,6 +96,23 @@ def _wrong(case: Context, chunks: Sequence[Chunk], calls: Sequence[GatherCall]) 
                 )
     if len(chunks) != len(calls):
         yield f"{len(calls)} gathers for {len(chunks)} chunks"
+
+
+def _ill_formed(chunk: Chunk, call: GatherCall) -> Iterator[str]:
+    """What is wrong with the number of requests of a call; an operator that is told the owners is told none."""
+    if call.owners is not None:
+        return
+    pieces = len(chunk.seq_lens)
+    if call.requests != pieces:
+        yield f"batch_size {call.requests}; expected {pieces}, the pieces of its chunk"
+    entries = {
+        "block_table": call.block_table,
+        "workspace_starts": call.workspace_starts,
+        "seq_starts": call.seq_starts,
+    }
+    for name, held in entries.items():
+        if held is not None and len(held) < call.requests:
+            yield f"batch_size {call.requests} with {len(held)} entries of {name}"
 
 
 Source = tuple[int, int] | str
@@ -128,55 +154,6 @@ def _asked(site: str, case: Context, kv_cache_dtype: str) -> str:
     )
 
 
-RIGHT = Serving()
-STARTS = [
-    RIGHT,
-    replace(RIGHT, compute_capability=(10, 3)),
-    *(replace(RIGHT, kv_cache_dtype=dtype) for dtype in ("auto", "fp8_ds_mla")),
-    replace(RIGHT, kv_cache_dtype="auto", uses_mla=False),
-    replace(RIGHT, kv_cache_dtype="auto", compute_capability=(9, 0)),
-    replace(RIGHT, kv_cache_dtype="fp8_ds_mla", decode_context_parallel_size=2),
-]
-"""Configurations that break no rule; of those that do, these differ in kv_cache_dtype alone."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A rule, configurations that break it alone, and words of which a message has to have one of each group."""
-
-    configs: tuple[Serving, ...]
-    words: tuple[tuple[str, ...], ...]
-
-
-DTYPE = ("kv cache dtype", "kv cache data type", "nvfp4 kv cache")
-RULES = {
-    "SERVE-3": Rule((replace(RIGHT, uses_mla=False),), (DTYPE, ("mla",), ("auto", "fp8", "bfloat16"))),
-    "SERVE-4": Rule(
-        tuple(
-            replace(RIGHT, kv_lora_rank=rank, qk_rope_head_dim=rope)
-            for rank, rope in ((256, 64), (512, 0), (512, 128), (448, 128))
-        ),
-        (DTYPE, ("kv lora rank", "qk rope head dim", "head size"), ("512", "576")),
-    ),
-    "SERVE-5": Rule(
-        tuple(replace(RIGHT, attention_backend=name) for name in ("FLASHINFER_MLA_SPARSE", "TRITON_MLA", "FLASHMLA")),
-        (DTYPE, ("backend",), ("flashmla sparse", "auto", "fp8")),
-    ),
-    "SERVE-6": Rule(
-        tuple(replace(RIGHT, compute_capability=found) for found in ((9, 0), (12, 0), (8, 0))),
-        (DTYPE, ("capability", "sm"), ("10", "sm100", "blackwell")),
-    ),
-    "SERVE-7": Rule(
-        (replace(RIGHT, decode_context_parallel_size=2),),
-        (DTYPE, ("decode context parallel", "dcp"), ("1 ", "fp8", "auto")),
-    ),
-    "SERVE-8": Rule(
-        tuple(replace(RIGHT, kv_cache_dtype=dtype) for dtype in ("nvfp4", "int8_per_token_head")),
-        (DTYPE, ("mla",), ("nvfp4 ds mla", "auto", "fp8")),
-    ),
-}
-
-
 def judge_refusal(judge: Judge, clause: str, config: Serving) -> None:
     """Raise Differs unless a configuration is refused at startup."""
     refusal = next(found for found in refusals(config) if found.clause == clause)
@@ -191,7 +168,7 @@ def judge_message(judge: Judge, clause: str, config: Serving) -> None:
     message = refused(judge, config)
     if message is None:
         raise NotJudged(f"{named(config)} is not refused, {clause}")
-    missing = says_what_to_change(clause, message)
+    missing = RULES[clause].missing(message, config)
     if missing:
         lines = [f"the message has none of: {', '.join(words)}" for words in missing]
         example: Refusal = next(iter(refusals(config)))
@@ -199,12 +176,6 @@ def judge_message(judge: Judge, clause: str, config: Serving) -> None:
             judge.text("differs", [*lines, f"got: {message}", f"for example: {example}", _configured(config)])
         )
     judge.count.add(0, 0)
-
-
-def says_what_to_change(clause: str, message: str) -> list[tuple[str, ...]]:
-    """The groups of words that a refusal under a clause should have one of, and has none of."""
-    plain = f" {message.lower()} ".translate(str.maketrans("-_`'\",;:()[]=.\n", " " * 15))
-    return [words for words in RULES[clause].words if not any(f" {word}" in plain for word in words)]
 
 
 def judge_start(judge: Judge, config: Serving) -> None:
@@ -220,10 +191,12 @@ def refused(judge: Judge, config: Serving) -> str | None:
     judge.need(SERVE_STARTUP)
     try:
         judge.target.start(config)
-    except (NotJudged, Unsupported):
+    except LET_THROUGH:
         raise
     except Exception as error:
         return str(error) or type(error).__name__
+    except BaseException as error:  # no way to refuse, and none out of a verdict
+        raise _crashed(judge, _configured(config), error) from error
     return None
 
 

@@ -37,8 +37,8 @@ FORMATS_OF = {
 """The numbers of the WRITE clauses that are about one kv_cache_dtype; the others are about them all."""
 
 
-AROUND_A_PLAN = {*(f"PLAN-{number}" for number in range(8, 22)), *(f"SHARD-{number}" for number in range(6, 14))}
-"""The clauses on metadata and workspaces."""
+AROUND_A_PLAN = {*(f"PLAN-{number}" for number in range(8, 25)), *(f"SHARD-{number}" for number in range(6, 14))}
+"""The clauses on metadata and workspaces, and those on answers as such."""
 
 
 def binds(clause: str, target: Target) -> bool:

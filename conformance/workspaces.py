@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
+from functools import partial
 from itertools import product
 from math import lcm
 from operator import index
-from typing import Literal
+from typing import Any, Literal
 
-from conformance.judge import Differs, Judge, NotJudged, Unsupported
-from conformance.observe import TargetError
+from conformance.answers import answer_of, reading
+from conformance.judge import Differs, Judge, Unsupported
 from conformance.targets.base import PLAN_WORKSPACE
 from reference.shards import Sharding
 from reference.workspace import determine_chunked_prefill_workspace_size
@@ -27,6 +28,11 @@ class WorkspaceCase:
     index_topk: int
     dcp_world_size: int = 1
     interleave: int = 1
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """In the order of the call."""
+        return astuple(self)
 
     @property
     def clause(self) -> str:
@@ -51,18 +57,20 @@ def golden(case: WorkspaceCase) -> int:
 def judge_workspace(judge: Judge, case: WorkspaceCase) -> None:
     """Raise Differs or Crashed unless a builder of the target has the rows that SPEC.md says."""
     judge.need(PLAN_WORKSPACE)
-    try:
-        rows = index(judge.target.determine_chunked_prefill_workspace_size(*astuple(case)))
-    except (NotJudged, Unsupported):
-        raise
-    except NotImplementedError as error:
-        raise Unsupported(f"target {judge.target.name}: {error}") from error
-    except Exception as error:
-        raise judge.crashed(case, TargetError(f"{type(error).__name__}: {error}")) from error
+    answer = answer_of(judge, case, partial(_rows_of, judge))
     judge.count.add(0, 0)
+    with reading(judge, case, "number of rows"):
+        rows = index(answer)
     if rows != (expected := golden(case)):
         lines = [f"{case.clause}: expected {expected:,} rows, got {rows:,}", repr(case)]
         raise Differs(judge.text("differs", lines))
+
+
+def _rows_of(judge: Judge, *arguments: Any) -> Any:
+    try:
+        return judge.target.determine_chunked_prefill_workspace_size(*arguments)
+    except NotImplementedError as error:
+        raise Unsupported(f"target {judge.target.name}: {error}") from error
 
 
 def violation(case: WorkspaceCase, rows: int) -> str | None:

@@ -112,14 +112,12 @@ def _check(
             raise ValueError(f"context_lens[{request}] is {length}; allowed is at least 0")
     if split_alignment < 1:
         raise ValueError(f"split_alignment is {split_alignment}; allowed is at least 1")
-    longest = max(context_lens, default=0)
-    if padded_rows(longest) <= row_budget:
-        return
     if max_context_chunk < split_alignment:
         raise ValueError(
             f"max_context_chunk is {max_context_chunk}; allowed is at least split_alignment {split_alignment}"
         )
-    if padded_rows(split_alignment) > row_budget:
+    longest = max(context_lens, default=0)
+    if padded_rows(longest) > row_budget and padded_rows(split_alignment) > row_budget:
         rows = padded_rows(split_alignment)
         raise ValueError(
             f"row_budget is {row_budget}; {split_alignment} tokens, the least that is cut, take {rows} rows"

@@ -93,13 +93,13 @@ def build_mla_chunked_context_metadata(
     _check(context_lens, query_start_loc, block_size, sharding)
     if sharding.ranks == 1:
         sharding = UNSHARDED  # there are no turns to take
+    if not any(context_lens):
+        return None
     alignment = sharding.alignment(block_size if align_chunk_to_block else 1)  # SHARD-6
     if workspace_rows < alignment:
         raise ValueError(
             f"workspace_rows is {workspace_rows}; allowed is at least the alignment {alignment}"
         )  # PLAN-11
-    if not any(context_lens):
-        return None
     plan = plan_mla_context_chunks(
         context_lens,
         workspace_rows // sharding.ranks,

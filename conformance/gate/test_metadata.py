@@ -1,5 +1,7 @@
 """PLAN and SHARD: what a batch needs around its plan, and the rows of workspaces."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import accumulate
 from typing import Literal
 
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from conformance.drawing import for_each
 from conformance.judge import Judge
-from conformance.metadata import MetadataCase, judge_metadata, must_refuse, small_scope
+from conformance.metadata import MetadataCase, judge_kept_metadata, judge_metadata, must_refuse, small_scope
 from conformance.profiles import Profile
 from conformance.workspaces import WorkspaceCase, every_configuration, judge_workspace
 
@@ -25,6 +27,8 @@ ALWAYS = (
     "PLAN-17",
     "PLAN-18",
     "PLAN-19",
+    "PLAN-23",
+    "PLAN-24",
 )
 SHARDED_ALWAYS = ("SHARD-6", "SHARD-7", "SHARD-8", "SHARD-9", "SHARD-10", "SHARD-11", "SHARD-12")
 
@@ -60,6 +64,58 @@ SHARDED = {
     "turns that share no factor with the block": batch((100, 1, 0, 17), (1, 2, 3, 4), 70, 5, 2, 3),
     "eight ranks, most of them without a token": batch((9, 1, 3), (1, 2, 3), 128, 16, 8),
 }
+
+LARGE = {
+    "300 pieces in a chunk": batch((1,) * 300, (1,) * 300, 512, 16),
+    "a start beyond 2^20": batch(((1 << 20) + 70_000,), (1,), 65_536, 64),
+    "an odd start, and an odd context, beyond 2^24": MetadataCase((16_777_231,), (0, 1), 5_592_407, 1, False),
+    "a workspace of 2^17 rows": batch((200_000, 3), (1, 1), 1 << 17, 64),
+    "a workspace of 2^18 rows": batch((300_000, 3), (1, 1), 1 << 18, 64),
+    "40,000 query tokens of a request": batch((5, 0, 9), (40_000, 2, 30_000), 16, 16),
+    "more than a thousand chunks": batch((17_000,), (1,), 16, 16),
+    "blocks of 128 tokens": batch((1_000, 3), (1, 1), 500, 128),
+}
+"""Numbers beyond what a narrower type holds, and beyond what servers are tried with."""
+
+
+@pytest.mark.clause(*ALWAYS)
+@pytest.mark.parametrize("case", LARGE.values(), ids=LARGE)
+def test_large_batches(judge: Judge, case: MetadataCase) -> None:
+    judge_metadata(judge, case)
+
+
+def shardings() -> list[MetadataCase]:
+    """One batch on 2 to 16 ranks that take turns of up to 64 tokens, over workspaces of two alignments and a row."""
+    sizes = [(ranks, turn) for ranks in range(2, 17) for turn in (1, 2, 4, 16, 64)]
+    rows = [batch((3_000, 3, 0, 70), (1, 2, 3, 4), 1, 64, *size).alignment * 2 + 1 for size in sizes]
+    return [batch((3_000, 3, 0, 70), (1, 2, 3, 4), most, 64, *size) for most, size in zip(rows, sizes, strict=True)]
+
+
+@pytest.mark.clause(*ALWAYS, *SHARDED_ALWAYS)
+def test_two_to_sixteen_ranks(judge: Judge) -> None:
+    for case in shardings():
+        judge_metadata(judge, case)
+
+
+def and_backwards(cases: Iterable[MetadataCase]) -> list[MetadataCase]:
+    """Each case, then one of as many requests and tokens: its requests in the other order."""
+    return [each for case in cases for each in (case, replace(case, context_lens=case.context_lens[::-1]))]
+
+
+@pytest.mark.clause("PLAN-22")
+def test_metadata_are_the_same_after_later_ones(judge: Judge) -> None:
+    judge_kept_metadata(judge, and_backwards(NAMED.values()))
+
+
+@pytest.mark.clause("PLAN-22", "SHARD-6")
+def test_sharded_metadata_are_the_same_after_later_ones(judge: Judge) -> None:
+    judge_kept_metadata(judge, and_backwards(SHARDED.values()))
+
+
+@pytest.mark.clause("PLAN-8")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_without_context_the_workspace_does_not_matter(judge: Judge, ranks: int) -> None:
+    judge_metadata(judge, batch((0, 0), (4, 2), 15, 16, ranks))
 
 
 @pytest.mark.clause(*ALWAYS)
@@ -122,16 +178,32 @@ def test_a_thousand_requests_on_several_ranks(judge: Judge, ranks: int, turn: in
     judge_metadata(judge, thousand(ranks, turn))
 
 
+REFUSED = {
+    "15 rows, blocks of 16": batch((100, 0), (1, 1), 15, 16),
+    "1 row, blocks of 16": batch((100, 0), (1, 1), 1, 16),
+    "15 rows, where no request must be cut": batch((5, 0), (1, 1), 15, 16),
+    "no rows": batch((5, 0), (1, 1), 0, 16),
+    "no rows, cut anywhere": MetadataCase((5, 0), (0, 1, 2), 0, 16, False),
+}
+REFUSED_SHARDED = {
+    "47 rows for a multiple of 48": batch((100, 0), (1, 1), 47, 16, 2, 3),
+    "15 rows for a multiple of 16": batch((100, 0), (1, 1), 15, 16, 2, 1),
+    "31 rows for a multiple of 32": batch((100, 0), (1, 1), 31, 16, 2, 16),
+    "31 rows, where no request must be cut": batch((5, 0), (1, 1), 31, 16, 2, 16),
+    "31 rows for a stripe of 32, cut in any block": MetadataCase((100, 0), (0, 1, 2), 31, 16, False, 2, 16),
+}
+
+
 @pytest.mark.clause("PLAN-11")
-@pytest.mark.parametrize("rows", [15, 1])
-def test_a_workspace_below_the_alignment_is_refused(judge: Judge, rows: int) -> None:
-    must_refuse(judge, batch((100, 0), (1, 1), rows, 16))
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_a_workspace_below_the_alignment_is_refused(judge: Judge, case: MetadataCase) -> None:
+    must_refuse(judge, case)
 
 
 @pytest.mark.clause("PLAN-11", "SHARD-6")
-@pytest.mark.parametrize(("rows", "turn"), [(47, 3), (15, 1), (31, 16)])
-def test_a_workspace_below_the_alignment_of_several_ranks_is_refused(judge: Judge, rows: int, turn: int) -> None:
-    must_refuse(judge, batch((100, 0), (1, 1), rows, 16, 2, turn))
+@pytest.mark.parametrize("case", REFUSED_SHARDED.values(), ids=REFUSED_SHARDED)
+def test_a_workspace_below_the_alignment_of_several_ranks_is_refused(judge: Judge, case: MetadataCase) -> None:
+    must_refuse(judge, case)
 
 
 @pytest.mark.clause("PLAN-20", "SHARD-13")
@@ -147,6 +219,24 @@ def test_the_sparse_workspace_of_every_configuration(judge: Judge) -> None:
 def must_have_the_rows_of(builder: Literal["dense", "sparse"], judge: Judge) -> None:
     for case in every_configuration(builder):  # vllm 25290: sizes within their caps
         judge_workspace(judge, case)
+
+
+LARGE_WORKSPACES = [
+    WorkspaceCase("dense", 1 << 29, 1, 16, 2_048),
+    WorkspaceCase("dense", 1, 1 << 20, 1 << 10, 2_048),
+    WorkspaceCase("dense", 2_048, 3, 16, 1, 11, 1),
+    WorkspaceCase("dense", 2_048, 3, 16, 1, 3, 128),
+    WorkspaceCase("sparse", 1 << 29, 1, 16, 1 << 20),
+    WorkspaceCase("sparse", 1 << 20, 3, 16, 8_192),
+    WorkspaceCase("sparse", 1 << 20, 1 << 16, 16, 1 << 16),
+    WorkspaceCase("sparse", 1 << 20, 3, 48, 8_000, 16, 128),
+]
+
+
+@pytest.mark.clause("PLAN-20", "PLAN-21", "SHARD-13")
+@pytest.mark.parametrize("case", LARGE_WORKSPACES, ids=str)
+def test_workspaces_of_large_numbers(judge: Judge, case: WorkspaceCase) -> None:
+    judge_workspace(judge, case)
 
 
 @pytest.mark.clause("PLAN-20", "PLAN-21", "SHARD-13")

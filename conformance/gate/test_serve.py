@@ -4,20 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.contexts import SITES
+from conformance.contexts import FP8_SITES, SITES, batches
 from conformance.judge import Judge
-from conformance.serving import (
-    CONTEXTS,
-    RULES,
-    SHARDED,
-    STARTS,
-    judge_message,
-    judge_operator,
-    judge_refusal,
-    judge_rows,
-    judge_start,
-    named,
-)
+from conformance.serving import judge_message, judge_operator, judge_refusal, judge_rows, judge_start, named
+from conformance.startups import RULES, STARTS
 from reference.serving import GATHERS, PER_TENSOR, Serving
 
 DISPATCHES = [(site, cache) for site in SITES for cache in GATHERS]
@@ -26,22 +16,30 @@ DISPATCHES = [(site, cache) for site in SITES for cache in GATHERS]
 @pytest.mark.clause("SERVE-1")
 @pytest.mark.parametrize(("site", "cache"), DISPATCHES)
 def test_context_is_gathered_by_an_operator_that_reads_its_records(judge: Judge, site: str, cache: str) -> None:
-    for case in (SHARDED if site == "dcp" else CONTEXTS).values():
+    for case in batches(site):
         judge_operator(judge, site, case, cache)
 
 
 @pytest.mark.clause("SERVE-1")
-@pytest.mark.parametrize("site", ["dense", "kimi_k3"])
+@pytest.mark.parametrize("site", FP8_SITES)
 @pytest.mark.parametrize("cache", PER_TENSOR)
 def test_a_workspace_of_fp8_is_filled_by_copying(judge: Judge, site: str, cache: str) -> None:
-    for case in CONTEXTS.values():
+    for case in batches(site):
         judge_operator(judge, site, replace(case, workspace="fp8"), cache)
+
+
+@pytest.mark.clause("SERVE-2")
+@pytest.mark.parametrize("site", FP8_SITES)
+@pytest.mark.parametrize("cache", PER_TENSOR)
+def test_a_gather_into_fp8_is_handed_its_own_chunk(judge: Judge, site: str, cache: str) -> None:
+    for case in batches(site):
+        judge_rows(judge, site, replace(case, workspace="fp8"), cache)
 
 
 @pytest.mark.clause("SERVE-2")
 @pytest.mark.parametrize(("site", "cache"), DISPATCHES)
 def test_a_gather_is_handed_its_own_chunk(judge: Judge, site: str, cache: str) -> None:
-    for case in (SHARDED if site == "dcp" else CONTEXTS).values():
+    for case in batches(site):
         judge_rows(judge, site, case, cache)
 
 
@@ -49,7 +47,7 @@ BROKEN = [(clause, config) for clause, rule in RULES.items() for config in rule.
 
 
 def of(clause: str) -> pytest.MarkDecorator:
-    configs = RULES[clause].configs
+    configs = RULES[clause].configs + RULES[clause].also
     return pytest.mark.parametrize("config", configs, ids=map(named, configs))
 
 

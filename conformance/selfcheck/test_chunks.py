@@ -138,6 +138,7 @@ def test_a_wrong_is_continuation_is_seen() -> None:
         ("row_budget is 0; 1 tokens", PlanCase((100,), 0, 1)),
         ("max_context_chunk is 15", PlanCase((100,), 64, 15, 16)),
         ("max_context_chunk is 0", PlanCase((100,), 64, 0)),
+        ("max_context_chunk is 3; allowed is at least split_alignment 4", PlanCase((2,), 64, 3, 4)),
         ("split_alignment is 0", PlanCase((3,), 64, 64, 0)),
         ("row_budget is 20; 24 tokens", PlanCase((100,), 20, 24, 24, 24)),
     ],

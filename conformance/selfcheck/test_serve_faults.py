@@ -1,4 +1,4 @@
-"""SERVE: a right target conforms, and each faulty one is seen."""
+"""SERVE-1, SERVE-2: a right target conforms, and each faulty one is seen."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -6,102 +6,22 @@ from typing import ClassVar
 
 import pytest
 
-from conformance.contexts import SITES, Context, GatherCall, cumulated
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
-from conformance.memory import ArrayMemory
+from conformance.contexts import CONTEXTS, Context, GatherCall
+from conformance.judge import Crashed, Differs, Judge, Unsupported
 from conformance.selfcheck.running import gate
-from conformance.serving import (
-    CONTEXTS,
-    RULES,
-    SHARDED,
-    STARTS,
-    judge_message,
-    judge_operator,
-    judge_refusal,
-    judge_rows,
-    judge_start,
-)
-from conformance.targets.base import SERVE_DISPATCH, SERVE_STARTUP, Target
-from reference.serving import GATHERS, Serving, check_startup, gathers_for
-
-
-class Server(Target):
-    """A server as it should be."""
-
-    name = "server"
-    memory = ArrayMemory()
-    capabilities: ClassVar[frozenset[str]] = frozenset({SERVE_DISPATCH, SERVE_STARTUP})
-
-    def describe(self) -> str:
-        return "a stand-in"
-
-    def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        operator = gathers_for(kv_cache_dtype, case.workspace)[0]
-        calls = []
-        for chunk in case.chunks(site):
-            starts, rows = case.local(chunk)
-            table = case.block_table[chunk.request_start : chunk.request_end]
-            told = kv_cache_dtype if operator == "gather_and_maybe_dequant_cache" else None
-            workspace_starts = cumulated(rows)
-            calls.append(
-                GatherCall(operator, sum(rows), table, workspace_starts, len(rows), starts, kv_cache_dtype=told)
-            )
-        return calls
-
-    def start(self, config: Serving) -> None:
-        check_startup(config)
-
-
-class Changed(Server):
-    """Gathers that are changed before they are made."""
-
-    def __init__(self, change: Callable[[GatherCall, list[GatherCall]], GatherCall], *formats: str) -> None:
-        self.change, self.formats = change, formats or tuple(GATHERS)
-
-    def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        calls = list(super().context_gathers(site, kv_cache_dtype, case) or ())
-        return [self.change(call, calls) for call in calls] if kv_cache_dtype in self.formats else calls
-
-
-class Starting(Server):
-    """A server that starts, or refuses, otherwise."""
-
-    def __init__(self, otherwise: Callable[[Serving], object]) -> None:
-        self.otherwise = otherwise
-
-    def start(self, config: Serving) -> None:
-        self.otherwise(config)
-
-
-def red(target: Target) -> set[str]:
-    """The clauses that a target is red in, each judged on all of the gate's cases."""
-    found = set()
-    asked: list[tuple[str, Callable[..., None], tuple[object, ...]]] = [
-        (clause, by, (site, case, dtype))
-        for site in SITES
-        for case in (SHARDED if site == "dcp" else CONTEXTS).values()
-        for dtype in GATHERS
-        for clause, by in (("SERVE-1", judge_operator), ("SERVE-2", judge_rows))
-    ]
-    for clause, rule in RULES.items():
-        for config in rule.configs:
-            asked += [(clause, judge_refusal, (clause, config)), ("SERVE-9", judge_message, (clause, config))]
-    asked += [("SERVE-10", judge_start, (config,)) for config in STARTS]
-    for clause, ask, arguments in asked:
-        try:
-            ask(Judge(target, [clause]), *arguments)
-        except (Differs, Crashed):
-            found.add(clause)
-        except NotJudged:
-            pass
-    return found
+from conformance.selfcheck.servers import Answering, Changed, Server, dispatches, fail, red, startups
+from conformance.serving import judge_message, judge_operator, judge_refusal, judge_rows, judge_start
+from conformance.startups import RULES
+from conformance.targets.base import Target
+from reference.serving import Serving
 
 
 def test_a_right_server_conforms() -> None:
-    assert red(Server()) == set()
+    assert red(Server(), dispatches() + startups()) == set()
 
 
 GENERIC = "gather_and_maybe_dequant_cache"
+COPY = "cp_gather_cache"
 NVFP4 = "cp_gather_and_upconvert_nvfp4_kv_cache"
 
 GATHERING = {
@@ -143,6 +63,73 @@ GATHERING = {
         Changed(lambda call, _: replace(call, workspace_starts=call.workspace_starts[1:])),
         {"SERVE-2"},
     ),
+    "starts wrong from chunk 4 on": (
+        Changed(lambda call, calls: replace(call, seq_starts=(0,)) if call in calls[3:] else call),
+        {"SERVE-2"},
+    ),
+    "starts floored to a block": (
+        Changed(lambda call, _: replace(call, seq_starts=tuple(s // 64 * 64 for s in call.seq_starts or ()))),
+        {"SERVE-2"},
+    ),
+    "batch_size is the length of cu_seq_lens": (
+        Changed(lambda call, _: replace(call, requests=len(call.workspace_starts))),
+        {"SERVE-2"},
+    ),
+    "batch_size is the whole batch's": (
+        Answering(lambda calls, case: [replace(call, requests=len(case.context_lens)) for call in calls]),
+        {"SERVE-2"},
+    ),
+    "fp8 copied without starts": (
+        Changed(lambda call, _: replace(call, seq_starts=None) if call.operator == COPY else call, "fp8", "fp8_e4m3"),
+        {"SERVE-2"},
+    ),
+    "fp8 copied into other rows": (
+        Changed(lambda call, _: replace(call, first_row=7) if call.operator == COPY else call, "fp8", "fp8_e4m3"),
+        {"SERVE-2"},
+    ),
+    "no gather into fp8": (Answering(lambda calls, case: [] if case.workspace == "fp8" else calls), {"SERVE-2"}),
+    "no gather for some batches": (
+        Answering(lambda calls, case: None if len(case.context_lens) == 6 else calls),
+        {"SERVE-1", "SERVE-2"},
+    ),
+    "a gather without context": (
+        Answering(lambda calls, case: calls or [GatherCall(COPY, 1, case.block_table, (0, 0), 1, (0,))]),
+        {"SERVE-1", "SERVE-2"},
+    ),
+    "stops without context": (
+        Answering(lambda calls, case: calls if max(case.context_lens) else fail(IndexError())),
+        {"SERVE-1", "SERVE-2"},
+    ),
+    "stops for blocks of 16": (
+        Answering(lambda calls, case: calls if case.block_size == 64 else fail(AssertionError())),
+        {"SERVE-1", "SERVE-2"},
+    ),
+    "stops for one short request": (
+        Answering(lambda calls, case: calls if case.context_lens != (40,) else fail(IndexError())),
+        {"SERVE-1", "SERVE-2"},
+    ),
+    "wrong on 4 ranks": (
+        Answering(
+            lambda calls, case: (
+                [replace(call, seq_starts=None) for call in calls] if case.sharding.ranks == 4 else calls
+            )
+        ),
+        {"SERVE-2"},
+    ),
+    "global starts on 2 ranks": (
+        Answering(
+            lambda calls, case: (
+                [replace(call, seq_starts=tuple(2 * s for s in call.seq_starts or ())) for call in calls]
+                if case.sharding.ranks == 2
+                else calls
+            )
+        ),
+        {"SERVE-2"},
+    ),
+    "calls that stop while they are read": (
+        Answering(lambda calls, case: (fail(SystemExit(call)) for call in calls)),
+        {"SERVE-1", "SERVE-2"},
+    ),
     "lengths of the whole context, not of one rank": (
         Changed(
             lambda call, _: replace(call, seq_starts=tuple(2 * start for start in call.seq_starts or ())),
@@ -154,82 +141,58 @@ GATHERING = {
 
 @pytest.mark.parametrize(("server", "clauses"), GATHERING.values(), ids=GATHERING)
 def test_a_faulty_dispatch_is_seen_under_its_clause_alone(server: Target, clauses: set[str]) -> None:
-    assert red(server) == clauses
-
-
-def accepting(**changes: object) -> Starting:
-    """A server that does not look at some of the options."""
-    return Starting(lambda config: check_startup(replace(config, **changes)))  # type: ignore[arg-type]
-
-
-def wordless(config: Serving) -> None:
-    try:
-        check_startup(config)
-    except ValueError:
-        raise ValueError("head_size not supported") from None
-
-
-def hopper_too(config: Serving) -> None:
-    major = 10 if config.compute_capability[0] == 9 else config.compute_capability[0]
-    check_startup(replace(config, compute_capability=(major, 0)))
-
-
-def only_the_sum(config: Serving) -> None:
-    right = config.kv_lora_rank + config.qk_rope_head_dim == 576
-    check_startup(replace(config, kv_lora_rank=512, qk_rope_head_dim=64) if right else config)
-
-
-def plain_nvfp4_too(config: Serving) -> None:
-    check_startup(replace(config, kv_cache_dtype="auto") if config.kv_cache_dtype == "nvfp4" else config)
-
-
-def never(config: Serving) -> None:
-    raise RuntimeError("no")
-
-
-STARTUPS = {
-    "accepts decode context parallelism": (accepting(decode_context_parallel_size=1), {"SERVE-7"}),
-    "accepts every head size": (accepting(kv_lora_rank=512, qk_rope_head_dim=64), {"SERVE-4"}),
-    "accepts every head size of 576": (Starting(only_the_sum), {"SERVE-4"}),
-    "accepts every backend": (accepting(attention_backend="FLASHMLA_SPARSE"), {"SERVE-5"}),
-    "accepts capability 9.0": (Starting(hopper_too), {"SERVE-6"}),
-    "accepts models without MLA": (accepting(uses_mla=True), {"SERVE-3"}),
-    "accepts plain nvfp4": (Starting(plain_nvfp4_too), {"SERVE-8"}),
-    "a message that names nothing": (Starting(wordless), {"SERVE-9"}),
-    "refuses everything": (Starting(never), {"SERVE-9", "SERVE-10"}),
-    "capability 10.0 alone": (
-        Starting(lambda config: never(config) if config.compute_capability == (10, 3) else check_startup(config)),
-        {"SERVE-10"},
-    ),
-}
-
-
-@pytest.mark.parametrize(("server", "clauses"), STARTUPS.values(), ids=STARTUPS)
-def test_a_faulty_startup_is_seen_under_its_clause_alone(server: Target, clauses: set[str]) -> None:
-    assert red(server) == clauses
-
-
-def test_a_refusal_on_the_first_request_with_context_is_none_at_startup() -> None:
-    class Late(Server):
-        def start(self, config: Serving) -> None:
-            self.config = config
-
-        def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-            check_startup(self.config)
-            return super().context_gathers(site, kv_cache_dtype, case)
-
-    assert red(Late()) >= {"SERVE-3", "SERVE-4", "SERVE-5", "SERVE-6", "SERVE-7", "SERVE-8"}
+    assert red(server, dispatches()) == clauses
 
 
 def test_a_site_that_nothing_comes_to_is_no_fault_but_for_dense_prefill() -> None:
     class Elsewhere(Server):
         def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-            return None
+            return super().context_gathers(site, kv_cache_dtype, case) if kv_cache_dtype in self.formats else None
+
+        formats: tuple[str, ...] = ("auto",)
+
+    class Nowhere(Elsewhere):
+        formats = ()
 
     (case, *_) = CONTEXTS.values()
-    judge_operator(Judge(Elsewhere()), "sparse_masked", case, "fp8_ds_mla")
+    judge = Judge(Elsewhere())
+    judge_operator(judge, "sparse_masked", case, "fp8_ds_mla")
+    assert judge.count.cases == 0
+    with pytest.raises(Unsupported, match="no context of any kv_cache_dtype comes to site sparse_masked"):
+        judge_operator(Judge(Nowhere()), "sparse_masked", case, "fp8_ds_mla")
     with pytest.raises(Differs, match="no gather at all"):
         judge_operator(Judge(Elsewhere()), "dense", case, "fp8_ds_mla")
+
+
+WAYS_OUT = {
+    "skip": lambda: pytest.skip("not today"),
+    "xfail": lambda: pytest.xfail("known"),
+    "exit": lambda: fail(SystemExit("no")),
+}
+
+
+@pytest.mark.parametrize("out", WAYS_OUT.values(), ids=WAYS_OUT)
+def test_what_a_target_raises_is_no_way_out_of_a_verdict(out: Callable[[], object]) -> None:
+    class Leaving(Server):
+        def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
+            out()
+            return None
+
+        def start(self, config: Serving) -> None:
+            out()
+
+    judge, clause = Judge(Leaving()), "SERVE-3"
+    (case, *_), (config, *_) = CONTEXTS.values(), RULES[clause].configs
+    asked: list[Callable[[], None]] = [
+        lambda: judge_operator(judge, "dense", case, "auto"),
+        lambda: judge_rows(judge, "sparse_topk", case, "fp8_ds_mla"),
+        lambda: judge_start(judge, Serving()),
+        lambda: judge_refusal(judge, clause, config),
+        lambda: judge_message(judge, clause, config),
+    ]
+    for ask in asked:
+        with pytest.raises(Crashed, match="crashed"):
+            ask()
 
 
 def test_a_target_that_does_not_claim_to_serve_is_not_asked() -> None:
