@@ -99,14 +99,14 @@ MUTANTS = (
         "block stride taken as block_size * 352",
         ROW,
         "block * args.cache_block_stride",
-        "block * (args.block_size * kRecordBytes)",
+        "block * (args.block_size * 352)",
         "block-stride-packed",
     ),
     Mutant(
         "record stride taken as 352",
         ROW,
         "slot * args.cache_record_stride",
-        "slot * kRecordBytes",
+        "slot * 352",
         "record-stride-packed",
     ),
     Mutant(

@@ -105,6 +105,10 @@ class Wrong(NumpyTarget):
         super().cp_gather_and_upconvert_nvfp4_kv_cache(src_cache, dst, *others, **more)
         self.spoil(dst)
 
+    def cp_gather_and_upconvert_fp8_kv_cache(self, src_cache: Any, dst: Any, *others: Any, **more: Any) -> None:
+        super().cp_gather_and_upconvert_fp8_kv_cache(src_cache, dst, *others, **more)
+        self.spoil(dst)
+
     def concat_and_cache_mla(self, kv_c: Any, k_pe: Any, kv_cache: Any, *others: Any, **more: Any) -> None:
         super().concat_and_cache_mla(kv_c, k_pe, kv_cache, *others, **more)
         self.spoil(kv_cache)
