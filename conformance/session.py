@@ -80,7 +80,7 @@ def claims(target: Target, capability: str) -> bool:
 
 def writes(target: Target, kv_cache_dtype: str) -> bool:
     """Whether a target claims to write a kv_cache_dtype."""
-    return WRITES[kv_cache_dtype] in target.capabilities
+    return claims(target, WRITES[kv_cache_dtype])
 
 
 def use_exact_memory(targets: Iterable[Target]) -> None:

@@ -39,16 +39,15 @@ def some_records(count: int, seed: int) -> Records:
     random = Random(seed)
     records = random.bytes((count, FP8_DS_MLA.nbytes))
     drawn = random.bytes((count, 4, 4)).view("<u4")[..., 0].astype(np.int64)
-    special = SPECIAL_SCALES[drawn % len(SPECIAL_SCALES)]
-    powers = np.ldexp(np.float32(1), (drawn % 22 - 14).astype(np.int32))
-    ordinary = (drawn / 2.0**34).astype(np.float32)
+    kinds = (
+        scales_of(records),
+        np.ldexp(np.float32(1), (drawn % 22 - 14).astype(np.int32)),
+        (drawn / 2.0**34).astype(np.float32),
+        SPECIAL_SCALES[drawn % len(SPECIAL_SCALES)],
+    )
     turn = (np.arange(count)[:, None] + np.arange(4)) % 4
-    chosen = np.choose(turn, [scales_of(records), powers, ordinary, special]).astype("<f4")
-    # NumPy may quieten a NaN that it copies as a number; the bits of the first kind and the last are put back.
-    bits = chosen.view("<u4")
-    bits = np.where(turn == 0, scales_of(records).view("<u4"), bits)
-    bits = np.where(turn == 3, special.view("<u4"), bits)
-    return with_scales(records, bits.astype("<u4").view("<f4"))
+    # As bits, since NumPy may quieten a NaN that it copies as a number.
+    return with_scales(records, np.choose(turn, [kind.view("<u4") for kind in kinds]).view("<f4"))
 
 
 def every_scale_and_rope() -> GatherCase:

@@ -70,9 +70,21 @@ def test_bad_arguments_of_the_command_line_are_a_usage_error_without_a_traceback
 
 PLANNER = "from reference.chunks import plan_mla_context_chunks as right\n"
 FAULTY = PLANNER + "def plan_mla_context_chunks(lens, budget, *others): return right(lens, budget + 1, *others)\n"
+CLEARING = (
+    PLANNER
+    + """def plan_mla_context_chunks(lens, *others):
+    plan = right(list(lens), *others)
+    lens.clear()
+    return plan
+"""
+)
 
 
-@pytest.mark.parametrize(("source", "verdict"), [(PLANNER.replace("right", "plan_mla_context_chunks"), 0), (FAULTY, 1)])
+@pytest.mark.parametrize(
+    ("source", "verdict"),
+    [(PLANNER.replace("right", "plan_mla_context_chunks"), 0), (FAULTY, 1), (CLEARING, 1)],
+    ids=["right", "a row too many", "the caller's list cleared"],
+)
 def test_the_planner_of_an_installed_vllm_is_found_and_judged(source: str, verdict: int, tmp_path: Path) -> None:
     package = tmp_path / "vllm/model_executor/layers/attention"
     package.mkdir(parents=True)

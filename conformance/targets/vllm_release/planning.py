@@ -32,9 +32,8 @@ class Planning:
     ) -> Sequence[Any]:
         """See Target."""
         assert self._planner is not None
-        chunks: Sequence[Any] = self._planner(
-            list(context_lens), row_budget, max_context_chunk, split_alignment, padded_rows
-        )
+        # The caller's own list, so that a planner which changes it is seen (PLAN-23).
+        chunks: Sequence[Any] = self._planner(context_lens, row_budget, max_context_chunk, split_alignment, padded_rows)
         return chunks
 
     @cached_property
