@@ -66,6 +66,11 @@ def test_what_an_installed_vllm_gets_wrong_differs_and_what_it_cannot_run_is_not
     assert torch.cuda.is_available() or "not judged: plan.metadata: " in said, said
 
 
+def test_a_builder_that_changes_the_tensors_it_is_handed_is_seen(tmp_path: Path) -> None:
+    clearing = STAND_IN.replace("    return right.build", "    context_lens_cpu.zero_()\n    return right.build")
+    assert "PLAN-23: after the call an argument is [0, " in judged_as_vllm(clearing, tmp_path, "49294")
+
+
 def test_nothing_is_pinned_where_a_release_asks_a_function(tmp_path: Path) -> None:
     asks = STAND_IN.replace("PIN_MEMORY = True", "def is_pin_memory_available():\n    return True")
     asks = asks.replace("pin_memory=PIN_MEMORY", "pin_memory=is_pin_memory_available()")

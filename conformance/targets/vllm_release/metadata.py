@@ -71,9 +71,9 @@ class Metadata:
         """See Target."""
         import torch
 
+        handed = [(given, torch.tensor(given, dtype=torch.int32)) for given in (context_lens, query_start_loc)]
         arguments = (
-            torch.tensor(context_lens, dtype=torch.int32),
-            torch.tensor(query_start_loc, dtype=torch.int32),
+            *(tensor for _, tensor in handed),
             torch.empty((0, 576), dtype=torch.bfloat16),  # is handed through only
             workspace_rows,
             block_size,
@@ -86,7 +86,11 @@ class Metadata:
         known = {name: each for name, each in zip(ARGUMENTS, arguments, strict=True) if name in self._parameters}
         assert self._build is not None
         with nothing_pinned(self._pinning):
-            return self._build(**known)
+            answer = self._build(**known)
+        for given, tensor in handed:
+            if isinstance(given, list):
+                given[:] = tensor.tolist()  # what the builder did to its arguments, it did to the caller's (PLAN-23)
+        return answer
 
     def determine_chunked_prefill_workspace_size(
         self,
