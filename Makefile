@@ -20,7 +20,7 @@ endif
 
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS)
 
-.PHONY: gate test lint sanitize gpu bench setup clean
+.PHONY: gate test faults lint sanitize gpu bench setup clean
 .DEFAULT_GOAL := gate
 
 gate: $(READY)
@@ -29,6 +29,10 @@ gate: $(READY)
 
 test: lint
 	$(PYTEST) --target host --target numpy --target torch
+
+# Every changed copy of the CUDA sources, of which make test judges every other one.
+faults: $(READY)
+	$(PYTEST) conformance/selfcheck/test_mutants.py --profile nightly
 
 lint: $(READY)
 	$(PYTHON) -m ruff check

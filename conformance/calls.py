@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from conformance.judge import Differs, Judge, expected_rows, needed_by
 from conformance.memory import Region
 from conformance.observe import LeftPending, TargetError, call, look
 from fixtures.cases import Arrangement, GatherCase
-from fixtures.placement import POISONS, Placement, place
+from fixtures.placement import POISONS, Placement, others, place
 
 Change = Callable[[Placement], Placement]
 
@@ -21,14 +22,14 @@ Change = Callable[[Placement], Placement]
 class Malformed:
     """A malformed call: the argument at fault, what it is instead of what it should be, and how it gets so.
 
-    `change` applies to the array of that name, or to `changed`; `batch_size` replaces the right one.
+    `change` applies to the array of that name, or to `changed`; `instead` replaces what is no array.
     """
 
     argument: str
     found: str
     change: Change | None = None
-    batch_size: object = None
     changed: str = ""
+    instead: Mapping[str, object] = field(default_factory=dict)
 
 
 def as_type(dtype: type[np.generic]) -> Change:
@@ -56,8 +57,9 @@ def with_inner_stride_two(p: Placement) -> Placement:
     return replace(p, strides=tuple(2 * stride for stride in p.strides))
 
 
-def _with_row_stride(stride: int) -> Change:
-    return lambda p: replace(p, strides=(stride, 1))
+def with_rows_that_overlap(p: Placement) -> Placement:
+    """A row stride of eight elements less than a row."""
+    return replace(p, strides=(p.data.shape[1] - 8, 1))
 
 
 def shorter(p: Placement) -> Placement:
@@ -69,44 +71,76 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
 
 
-MALFORMED = (
+_OF_ANY_GATHER = (
     Malformed("src_cache", "int32", as_type(np.int32)),
+    Malformed("src_cache", "int8", as_type(np.int8)),
     Malformed("src_cache", "of rank 2", with_shape(8, 352)),
+    Malformed("src_cache", "of rank 4", with_shape(8, 4, 1, 352)),
     Malformed("src_cache", "of records of 351 bytes", with_width(351)),
     Malformed("src_cache", "of records of 656 bytes", with_width(656)),
     Malformed("src_cache", "of blocks of no record", with_shape(8, 0, 352)),
     Malformed("src_cache", "of every other byte", with_inner_stride_two),
     Malformed("dst", "int32", as_type(np.int32)),
     Malformed("dst", "uint8", as_type(np.uint8)),
+    Malformed("dst", "float16", as_type(np.float16)),
     Malformed("dst", "of rank 1", with_shape(576)),
     Malformed("dst", "of rank 3", with_shape(2, 3, 576)),
     Malformed("dst", "of rows of 575", with_width(575)),
     Malformed("dst", "of rows of 640", with_width(640)),
     Malformed("dst", "of every other column", with_inner_stride_two),
-    Malformed("dst", "of rows that overlap", _with_row_stride(568)),
+    Malformed("dst", "of rows that overlap", with_rows_that_overlap),
     Malformed("block_table", "int64", as_type(np.int64)),
+    Malformed("block_table", "int16", as_type(np.int16)),
     Malformed("block_table", "of rank 1", with_shape(8)),
+    Malformed("block_table", "of rank 3", with_shape(1, 3, 4)),
     Malformed("block_table", "of every other column", with_inner_stride_two),
-    Malformed("workspace_starts", "int64", as_type(np.int64)),
-    Malformed("workspace_starts", "of rank 2", with_shape(3, 1)),
-    Malformed("workspace_starts", "of every other entry", with_inner_stride_two),
     Malformed("seq_starts", "int64", as_type(np.int64)),
+    Malformed("seq_starts", "int16", as_type(np.int16)),
     Malformed("seq_starts", "of rank 2", with_shape(3, 1)),
     Malformed("seq_starts", "of every other entry", with_inner_stride_two),
-    Malformed("src_cache", "of rank 4", with_shape(8, 4, 1, 352)),
-    Malformed("block_table", "of rank 3", with_shape(1, 3, 4)),
-    Malformed("src_cache", "int8", as_type(np.int8)),
-    Malformed("dst", "float16", as_type(np.float16)),
-    Malformed("block_table", "int16", as_type(np.int16)),
+)
+
+MALFORMED = (
+    *_OF_ANY_GATHER,
+    Malformed("workspace_starts", "int64", as_type(np.int64)),
     Malformed("workspace_starts", "float32", as_type(np.float32)),
-    Malformed("seq_starts", "int16", as_type(np.int16)),
-    Malformed("batch_size", "-1", batch_size=-1),
-    Malformed("batch_size", "3.0", batch_size=3.0),
-    Malformed("batch_size", "one more than the arrays have", batch_size=4),
+    Malformed("workspace_starts", "of rank 2", with_shape(3, 1)),
+    Malformed("workspace_starts", "of every other entry", with_inner_stride_two),
+    Malformed("batch_size", "-1", instead={"batch_size": -1}),
+    Malformed("batch_size", "3.0", instead={"batch_size": 3.0}),
+    Malformed("batch_size", "one more than the arrays have", instead={"batch_size": 4}),
     Malformed("batch_size", "more than block_table has rows", shorter, changed="block_table"),
     Malformed("batch_size", "more than workspace_starts has entries", shorter, changed="workspace_starts"),
     Malformed("batch_size", "more than seq_starts has entries", shorter, changed="seq_starts"),
 )
+
+
+MALFORMED_GENERIC = (
+    *_OF_ANY_GATHER,
+    Malformed("src_cache", "of records of 352 bytes", with_width(352)),
+    Malformed("src_cache", "of records of 64 elements", with_width(64)),
+    Malformed("cu_seq_lens", "int64", as_type(np.int64)),
+    Malformed("cu_seq_lens", "of rank 2", with_shape(4, 1)),
+    Malformed("cu_seq_lens", "of no entry", with_shape(0)),
+    Malformed("cu_seq_lens", "of every other entry", with_inner_stride_two),
+    Malformed("token_to_seq", "int64", as_type(np.int64)),
+    Malformed("token_to_seq", "of rank 2", with_shape(16, 1)),
+    Malformed("token_to_seq", "of every other entry", with_inner_stride_two),
+    Malformed("token_to_seq", "shorter than num_tokens", with_shape(15)),
+    Malformed("block_table", "of fewer rows than requests", shorter),
+    Malformed("seq_starts", "of fewer entries than requests", shorter),
+    Malformed("num_tokens", "-1", instead={"num_tokens": -1}),
+    Malformed("num_tokens", "16.0", instead={"num_tokens": 16.0}),
+    Malformed("num_tokens", "more than dst has rows", shorter, changed="dst"),
+    Malformed("kv_cache_dtype", "nvfp4_ds_mla", instead={"kv_cache_dtype": "nvfp4_ds_mla"}),
+    Malformed("kv_cache_dtype", "fp8_ds_mla", instead={"kv_cache_dtype": "fp8_ds_mla"}),
+    Malformed("kv_cache_dtype", "of no name", instead={"kv_cache_dtype": ""}),
+    Malformed("scale", "float64", as_type(np.float64)),
+    Malformed("scale", "int32", as_type(np.int32)),
+    Malformed("scale", "of two entries", with_shape(2)),
+    Malformed("scale", "of rank 2", with_shape(1, 1)),
+)
+"""Of gather_and_maybe_dequant_cache; beside these, a cache of the type of the other kv_cache_dtype."""
 
 
 def good_call() -> GatherCase:
@@ -136,18 +170,18 @@ def attempt(judge: Judge, case: GatherCase, malformed: Malformed) -> str | None:
     return _refusal(judge, case, *malformed_arguments(case, malformed))
 
 
-def malformed_arguments(case: GatherCase, malformed: Malformed) -> tuple[dict[str, Placement], object]:
-    """The arrays of a malformed call, and its batch_size."""
+def malformed_arguments(case: GatherCase, malformed: Malformed) -> tuple[dict[str, Placement], dict[str, Any]]:
+    """The arrays of a malformed call, and its other arguments."""
     placements = place(case, POISONS[0])
     name = malformed.changed or malformed.argument
     if malformed.change:
         placements[name] = malformed.change(placements[name])
-    return placements, case.batch_size if malformed.batch_size is None else malformed.batch_size
+    return placements, {**others(case), **malformed.instead}
 
 
 def refuses_or_conforms(judge: Judge, case: GatherCase, argument: str) -> None:
     """Raise Differs unless the target gives the right bits, or refuses, names the argument and writes nothing."""
-    refusal = _refusal(judge, case, place(case, POISONS[0]), case.batch_size)
+    refusal = _refusal(judge, case, place(case, POISONS[0]), others(case))
     if refusal is None:
         judge(case)
     elif argument not in refusal:
@@ -175,32 +209,39 @@ def one_row() -> GatherCase:
     return realize(Geometry(1, (1,), (0,)), seed=2)
 
 
-def must_read_anew(judge: Judge) -> None:
-    """Raise Differs unless a second call on the same arrays gathers what they hold by then (GATHER-14)."""
+def two_calls() -> tuple[GatherCase, GatherCase]:
+    """Two cases of the same shapes that agree in no argument but workspace_starts."""
     first, second = (realize(Geometry(4, (5, 2, 9), starts), seed) for starts, seed in (((3, 1, 6), 3), ((2, 5, 5), 4)))
+    return first, second
+
+
+def must_read_anew(judge: Judge, cases: tuple[GatherCase, GatherCase] | None = None) -> None:
+    """Raise Differs unless a second call on the same arrays gathers what they hold by then (GATHER-14)."""
+    first, second = cases or two_calls()
+    judge.need(needed_by(first))
     regions = {name: judge.target.memory.place(placement) for name, placement in place(first, POISONS[0]).items()}
     for case in (first, second):
         for name, placement in place(case, POISONS[0]).items():
             judge.target.memory.write(regions[name], placement.data)
         _legal_call(judge, case, regions)
-        seen = judge.target.memory.read(regions["dst"])
+        seen = judge.target.memory.read(regions["dst"])[: case.num_rows]
         judge.same(seen, expected_rows(case), "a call after another one, and the golden model")
         judge.count.add(case.num_rows, seen.size)
 
 
 def _legal_call(judge: Judge, case: GatherCase, regions: dict[str, Region]) -> None:
     try:
-        call(judge.target, regions, case.batch_size, case.layout)
+        call(judge.target, regions, case.layout, **others(case))
     except TargetError as error:
         raise judge.crashed(case, error) from error
     judge.target.memory.synchronize()
 
 
-def _refusal(judge: Judge, case: GatherCase, placements: dict[str, Placement], batch_size: object) -> str | None:
+def _refusal(judge: Judge, case: GatherCase, placements: dict[str, Placement], arguments: dict[str, Any]) -> str | None:
     judge.need(needed_by(case))
     regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
     try:
-        call(judge.target, regions, batch_size, case.layout)
+        call(judge.target, regions, case.layout, **arguments)
     except TargetError as error:
         if isinstance(error, LeftPending) or not isinstance(error.__cause__, Exception):  # or tried to end the process
             raise judge.crashed(case, error) from error
@@ -228,4 +269,4 @@ MISALIGNED = {
     "dst rows by two elements": ("dst", Arrangement(dst_row_slack=2)),
     "dst rows by four elements": ("dst", Arrangement(dst_row_slack=4)),
 }
-"""The argument that is aligned less than the contract asks, and how."""
+"""The argument that is aligned less than the contract asks, and how; slack counts elements."""

@@ -1,4 +1,4 @@
-"""The command line: `python -m conformance targets | bench | bench-plans | identify | histogram`."""
+"""The command line: `python -m conformance targets | bench | bench-plans | identify | histogram | capacity`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from conformance.bench import command, plans
 from conformance.bench.run import Sizes, default_targets
+from conformance.capacity import show_capacities
 from conformance.histogram import show
 from conformance.identify.report import report
 from conformance.judge import Crashed, Differs, Unsupported
@@ -120,6 +121,22 @@ def histogram(
 ) -> None:
     """Show which scale bytes and ties the suite's own numbers reach, and which Gaussian ones do."""
     show(tokens, Console(width=120, highlight=False))
+
+
+def _gib(found: float) -> float:
+    if not 0 < found <= 1 << 20:
+        raise typer.BadParameter(f"found {found:g}; allowed is more than 0, up to {1 << 20:,}")
+    return found
+
+
+@app.command()
+def capacity(
+    gib: Annotated[float, typer.Option("--gib", callback=_gib, metavar="X", help="GiB for the cache alone.")],
+    layers: Annotated[int, _count("--layers", 1 << 16, "Layers of the model (61).")] = 61,
+    block_size: Annotated[int, _count("--block-size", 1 << 16, "Tokens a block (64).")] = 64,
+) -> None:
+    """Say how many tokens fit, in whole blocks, for each kv_cache_dtype."""
+    show_capacities(gib, layers, block_size, Console(width=120, highlight=False))
 
 
 def _find(names: list[str]) -> list[Target]:

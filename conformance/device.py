@@ -153,9 +153,9 @@ def must_leave_nothing_pending_after_a_write(judge: Judge) -> None:
 def must_enqueue_nothing_if_refused(judge: Judge, malformed: Malformed) -> None:
     """DEVICE-11: a malformed gather in a capture, which must stay empty."""
     with prepared(judge, GATHERING, good_call()) as setup:
-        placements, batch_size = malformed_arguments(setup.case, malformed)
+        placements, others = malformed_arguments(setup.case, malformed)
         what = f"{malformed.argument} {malformed.found}"
-        _must_capture_nothing(setup, placements, what, lambda regions: call(judge.target, regions, batch_size))
+        _must_capture_nothing(setup, placements, what, lambda regions: call(judge.target, regions, **others))
 
 
 def must_enqueue_nothing_if_a_write_is_refused(judge: Judge, malformed: Malformed) -> None:

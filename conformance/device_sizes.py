@@ -83,7 +83,7 @@ def _placed(judge: Judge, placements: dict[str, Placement]) -> dict[str, Region]
 
 def _call(judge: Judge, case: GatherCase, regions: dict[str, Region], dst: Any) -> None:
     try:
-        call(judge.target, regions, case.batch_size, dst=dst)
+        call(judge.target, regions, batch_size=case.batch_size, dst=dst)
     except TargetError as error:
         raise judge.crashed(case, error) from error
     device_synchronize()

@@ -40,6 +40,9 @@ def element_line(case: GatherCase, row: int, element: int) -> str:
     """Which bits of the record an element is made of."""
     layout = case.layout
     record = case.record_of(row)
+    if not layout.scales.count:
+        scale = f", scale 0x{case.scale.view(np.uint32):08X} ({case.scale:g})" if layout.converted else ""
+        return f"element {element} = {_stored(layout.latent, element, record)}{scale}"
     if element >= layout.latent.count:
         place = element - layout.latent.count
         return f"element {element} = RoPE {place}, {_stored(layout.rope, place, record)}"

@@ -13,9 +13,9 @@ from conformance import pending
 from conformance.memory import Region
 from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
-from fixtures.placement import POISONS, ZERO, Poison, is_huge, place
+from fixtures.placement import POISONS, ZERO, Poison, is_huge, others, place
 from reference.records import NVFP4_DS_MLA, RecordLayout
-from reference.scalars import Bf16Bits, MiniFloat
+from reference.scalars import Bf16Bits
 
 
 class TargetError(Exception):
@@ -30,7 +30,7 @@ class LeftPending(TargetError):
 class Observation:
     """What one run left behind.
 
-    `dst` is the output: uint16 [T, 576] for a gather, the cache for a writer; `strays` gives, by argument, elements
+    `dst` is the output: uint16 [>= T, 576] for a gather, the cache for a writer; `strays` gives, by argument, elements
     outside its view that no longer hold poison, counted from the view's first element; `changed` gives, by input,
     indices of elements that the call overwrote.
     """
@@ -49,22 +49,15 @@ def patterns(case: GatherCase) -> tuple[Poison, ...]:
 def observe(target: Target, case: GatherCase, poison: Poison) -> Observation:
     """One call of the target's gather; what the target raises is passed on."""
     regions = {name: target.memory.place(placement) for name, placement in place(case, poison).items()}
-    call(target, regions, case.batch_size, case.layout)
+    call(target, regions, case.layout, **others(case))
     settle(target)
     return look(target, regions, poison)
 
 
-def call(
-    target: Target,
-    regions: dict[str, Region],
-    batch_size: object,
-    layout: RecordLayout = NVFP4_DS_MLA,
-    **instead: Any,
-) -> None:
-    """The gather of a layout with the regions' views, some arguments replaced by name; TargetError if it raises."""
+def call(target: Target, regions: dict[str, Region], layout: RecordLayout = NVFP4_DS_MLA, **arguments: Any) -> None:
+    """The gather of a layout with the regions' views, and arguments beside or instead; TargetError if it raises."""
     views = {name: region.view for name, region in regions.items()}
-    operator = getattr(target, GATHERS[layout.name][-1])
-    invoke(target, operator, {**views, "batch_size": batch_size, **instead})
+    invoke(target, getattr(target, GATHERS[layout.name][-1]), {**views, **arguments})
 
 
 def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, Any]) -> None:
@@ -129,13 +122,12 @@ def wrong_elements(
 ) -> npt.NDArray[np.bool_]:
     """bool [T, 576]: where the bits differ.
 
-    With nan "any", a NaN for a NaN is no difference (SPEC.md READ-6), but where bits are copied (TWIN-3).
+    With nan "any", a NaN for a NaN is no difference (SPEC.md READ-6), but where bits are copied (TWIN-3, TWIN-8).
     """
     wrong: npt.NDArray[np.bool_] = expected != observed
     if nan == "any":
-        converted = layout.row if isinstance(layout.rope.scalar, MiniFloat) else layout.latent.count
         either = _is_nan(expected) & _is_nan(observed)
-        wrong[..., :converted] &= ~either[..., :converted]
+        wrong[..., : layout.converted] &= ~either[..., : layout.converted]
     return wrong
 
 

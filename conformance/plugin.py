@@ -17,7 +17,7 @@ from conformance.profiles import PROFILES, Profile, derived_seed
 from conformance.report import write
 from conformance.session import GATE, binds, claims, receipts, targets_of, use_exact_memory, where, writes
 from conformance.spec import clauses
-from conformance.targets.base import GATHER, Target
+from conformance.targets.base import GATHER, GATHERS, Target
 from conformance.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
 
 JUDGE = pytest.StashKey[Judge]()
@@ -194,6 +194,11 @@ def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
     chosen = targets[parameters["target"]]
     form = parameters.get("kv_cache_dtype")
     if form is not None and not writes(chosen, form):
+        return False
+    gathered = parameters.get("gathered")
+    if gathered not in (None, "nvfp4_ds_mla") and not claims(chosen, GATHERS[gathered][1]):
+        return False
+    if parameters.get("attended", "auto") not in chosen.attends:
         return False
     operation = OPERATIONS.get(parameters.get("operation"))
     if operation and operation.claims != GATHER and not claims(chosen, operation.claims):

@@ -6,7 +6,16 @@ from typing import Any
 
 from conformance.judge import Differs, Judge, Unsupported
 
-OF_THE_CALL = ("src_cache", "dst", "block_table", "workspace_starts", "batch_size")
+_OF_REQUESTS = ("src_cache", "dst", "block_table", "workspace_starts", "batch_size")
+OF_THE_CALL = {
+    "cp_gather_and_upconvert_nvfp4_kv_cache": _OF_REQUESTS,
+    "cp_gather_and_upconvert_fp8_kv_cache": _OF_REQUESTS,
+    "gather_and_maybe_dequant_cache": (
+        *("src_cache", "dst", "block_table", "cu_seq_lens", "token_to_seq"),
+        *("num_tokens", "kv_cache_dtype", "scale"),
+    ),
+}
+"""By operator, the arguments before seq_starts."""
 
 
 def judge_schema(judge: Judge, operator: str) -> None:
@@ -17,13 +26,15 @@ def judge_schema(judge: Judge, operator: str) -> None:
     arguments = _parsed(written)
     names = [argument.name for argument in arguments]
     judge.count.add(0, 0)
-    if names == list(OF_THE_CALL):
+    due = OF_THE_CALL[operator]
+    first = tuple(names[: len(due)])
+    if names == list(due):
         raise Unsupported(f"{operator} has no seq_starts: {written}")
     if "seq_starts" not in names:
         raise Differs(judge.text("differs", [f"{operator} has no seq_starts among {', '.join(names)}", written]))
     starts = arguments[names.index("seq_starts")]
     wrong = [
-        *([] if tuple(names[:5]) == OF_THE_CALL else [f"its first arguments are {', '.join(names[:5])}"]),
+        *([] if first == due else [f"its first arguments are {', '.join(first)}"]),
         *([] if names[-1] == "seq_starts" else [f"seq_starts is followed by {_few(names, 'seq_starts')}"]),
         *([] if str(starts.type) == "Optional[Tensor]" else [f"seq_starts is of the type {starts.type}"]),
         *(["seq_starts is written to"] if starts.alias_info else []),
@@ -33,8 +44,8 @@ def judge_schema(judge: Judge, operator: str) -> None:
     if starts.has_default_value() and starts.default_value is not None:
         wrong.append(f"seq_starts is {starts.default_value} by default")
     if wrong:
-        due = "expected seq_starts last, optional and None by default"
-        raise Differs(judge.text("differs", [f"{operator}: {due}", *wrong, written]))
+        expected = "expected seq_starts last, optional and None by default"
+        raise Differs(judge.text("differs", [f"{operator}: {expected}", *wrong, written]))
 
 
 def _parsed(written: str) -> list[Any]:

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from conformance.targets.base import GATHER_FP8, PLAN, PLANNING, SERVE_DISPATCH, SERVE_STARTUP, WRITES, Target
+from conformance.targets.base import (
+    ATTEND,
+    GATHER_FP8,
+    GATHER_GENERIC,
+    MERGE,
+    PLAN,
+    PLANNING,
+    SERVE_DISPATCH,
+    SERVE_STARTUP,
+    WRITES,
+    Target,
+)
 from conformance.targets.registry import UnknownTarget, find, resolve
 from conformance.verdicts import Gate
 
@@ -41,6 +52,13 @@ AROUND_A_PLAN = {*(f"PLAN-{number}" for number in range(8, 25)), *(f"SHARD-{numb
 """The clauses on metadata and workspaces, and those on answers as such."""
 
 
+OF_FP8_DS_MLA = {f"TWIN-{number}" for number in range(1, 5)}
+"""The clauses on the gather of fp8_ds_mla; the other TWIN clauses are on the generic one."""
+
+OF_A_LOOP = {f"ATTEND-{number}" for number in range(2, 7)}
+"""The clauses on a target's own loop over chunks; the other ATTEND clauses are on every gather."""
+
+
 def binds(clause: str, target: Target) -> bool:
     """Whether a clause says anything of a target: DEVICE is about GPU code, WRITE about what it claims to write."""
     try:
@@ -51,7 +69,11 @@ def binds(clause: str, target: Target) -> bool:
         if clause == "GATHER-15":
             return bool(target.schemas)
         if clause.startswith("TWIN"):
-            return GATHER_FP8 in target.capabilities
+            return (GATHER_FP8 if clause in OF_FP8_DS_MLA else GATHER_GENERIC) in target.capabilities
+        if clause.startswith("MERGE"):
+            return MERGE in target.capabilities
+        if clause in OF_A_LOOP:
+            return ATTEND in target.capabilities
         if clause in AROUND_A_PLAN:
             return bool(PLANNING & target.capabilities)
         if clause.startswith("SERVE"):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance.generation import Geometry, realize
+from conformance.generics import over
 from conformance.judge import Differs, Judge, NotJudged
 from conformance.memory import Region
 from conformance.observe import TargetError, call, look, wrong_elements
 from fixtures.cases import GatherCase, packed_starts
-from fixtures.placement import POISONS, Placement, place
+from fixtures.placement import POISONS, Placement, place, signature
 from reference.paging import row_sources
 from reference.reading import read_records
 from reference.records import NVFP4_DS_MLA, RecordLayout
@@ -37,20 +40,38 @@ class Batch:
         """One call as a case of its own."""
         starts = self.starts[call]
         return replace(
-            self.case,
-            workspace_starts=packed_starts(self.lengths[call]),
-            num_rows=sum(self.lengths[call]),
+            self.of_lengths(self.lengths[call]),
             seq_starts=None if starts is None else np.array(starts, np.int32),
             origin=f"small scope, lengths {self.lengths[call]}, starts {starts}",
         )
 
+    def of_lengths(self, lengths: tuple[int, ...]) -> GatherCase:
+        """The case with these lengths, without starts."""
+        return self._of_lengths[lengths]
 
-def batches(block_size: int, requests: int, layout: RecordLayout = NVFP4_DS_MLA) -> Iterator[Batch]:
-    """All lengths 0..4 and all starts 0..4 (and none) of that many requests; a batch for all starts."""
-    geometry = Geometry(block_size, (2 * MOST,) * requests)
-    case = realize(geometry, seed=block_size * 10 + requests, layout=layout)
-    every: list[Starts] = [None, *product(range(MOST + 1), repeat=requests)]
-    for lengths in product(range(MOST + 1), repeat=requests):
+    @cached_property
+    def _of_lengths(self) -> dict[tuple[int, ...], GatherCase]:
+        return {
+            lengths: replace(self.case, workspace_starts=packed_starts(lengths), num_rows=sum(lengths))
+            for lengths in set(self.lengths)
+        }
+
+    @cached_property
+    def told(self) -> dict[tuple[int, ...], dict[str, npt.NDArray[Any]]]:
+        """By lengths, the arrays that say where each request's rows are."""
+        told = signature(self.case.layout)
+        return {
+            lengths: {name: given.data for name, given in told.arrays(case, POISONS[0]).items()}
+            for lengths, case in self._of_lengths.items()
+        }
+
+
+def batches(block_size: int, requests: int, layout: RecordLayout = NVFP4_DS_MLA, most: int = MOST) -> Iterator[Batch]:
+    """All lengths and all starts from 0 to `most` (and none) of that many requests; a batch for all starts."""
+    geometry = Geometry(block_size, (2 * most,) * requests)
+    case = over(realize(geometry, seed=block_size * 10 + requests), layout)
+    every: list[Starts] = [None, *product(range(most + 1), repeat=requests)]
+    for lengths in product(range(most + 1), repeat=requests):
         yield Batch(case, (lengths,) * len(every), tuple(every))
 
 
@@ -58,7 +79,7 @@ def judge_batch(judge: Judge, batch: Batch) -> None:
     """Raise Differs at the first call that does not conform, or for a write outside of all calls' rows."""
     expected, target = expected_dst(batch), judge.target
     blank = np.full_like(expected, POISONS[0].dst)
-    placements = {**place(batch.case, POISONS[0]), **_starts(batch), "dst": _packed(blank)}
+    placements = {**place(batch.case, POISONS[0]), **_by_call(batch), "dst": _packed(blank)}
     regions = {name: target.memory.place(placement) for name, placement in placements.items()}
     for which in range(len(batch.lengths)):
         _gather(judge, batch, which, regions)
@@ -76,12 +97,16 @@ def judge_batch(judge: Judge, batch: Batch) -> None:
 
 
 def _gather(judge: Judge, batch: Batch, which: int, regions: dict[str, Region]) -> None:
-    requests, rows = len(batch.lengths[which]), sum(batch.lengths[which])
-    starts = {name: regions[name].view[which, :requests] for name in ("workspace_starts", "seq_starts")}
+    lengths, layout = batch.lengths[which], batch.case.layout
+    told = signature(layout)
+    sizes = {**{name: len(array) for name, array in batch.told[lengths].items()}, "seq_starts": len(lengths)}
+    arguments = {name: regions[name].view[which, :size] for name, size in sizes.items()}
     if batch.starts[which] is None:
-        starts["seq_starts"] = None
+        arguments["seq_starts"] = None
+    rows = slice(None) if told.spare_rows else slice(sum(lengths))
+    arguments["dst"] = regions["dst"].view[which, rows]
     try:
-        call(judge.target, regions, requests, batch.case.layout, dst=regions["dst"].view[which, :rows], **starts)
+        call(judge.target, regions, layout, **arguments, **told.others(batch.of_lengths(lengths)))
     except MemoryError as error:
         raise NotJudged(f"too little memory for {batch.single(which)!r}: {error}") from error
     except TargetError as error:
@@ -91,7 +116,8 @@ def _gather(judge: Judge, batch: Batch, which: int, regions: dict[str, Region]) 
 def expected_dst(batch: Batch) -> npt.NDArray[np.uint16]:
     """The golden model's dst, uint16 [calls, rows, 576]: the rows of a call, and poison behind them."""
     case, layout = batch.case, batch.case.layout
-    read = read_records(layout, case.records.reshape(-1, layout.nbytes)).reshape(*case.records.shape[:2], layout.row)
+    records = case.records.reshape(-1, layout.nbytes)
+    read = read_records(layout, records, case.scale).reshape(*case.records.shape[:2], layout.row)
     shape = (len(batch.lengths), max(map(sum, batch.lengths)) + 1, layout.row)
     filled = np.full(shape, POISONS[0].dst, np.uint16)
     for which, (lengths, starts) in enumerate(zip(batch.lengths, batch.starts, strict=True)):
@@ -100,14 +126,21 @@ def expected_dst(batch: Batch) -> npt.NDArray[np.uint16]:
     return filled
 
 
-def _starts(batch: Batch) -> dict[str, Placement]:
-    workspace = np.array([packed_starts(lengths) for lengths in batch.lengths], np.int32)
+def _by_call(batch: Batch) -> dict[str, Placement]:
+    """What differs from call to call: a row for each call, with poison behind its entries."""
     starts = np.array([(0,) * len(batch.lengths[0]) if s is None else s for s in batch.starts], np.int32)
-    slack = workspace.shape[1] + 2  # what follows each call's starts is poison
-    return {
-        "workspace_starts": Placement(workspace, (slack, 1), 64, 64, POISONS[0].workspace_start),
-        "seq_starts": Placement(starts, (slack, 1), 64, 64, POISONS[0].seq_start),
-    }
+    placements = {"seq_starts": _with_slack(starts, POISONS[0].seq_start)}
+    for name, placement in signature(batch.case.layout).arrays(batch.of_lengths(batch.lengths[0]), POISONS[0]).items():
+        arrays = [batch.told[lengths][name] for lengths in batch.lengths]
+        rows = np.full((len(arrays), max(map(len, arrays))), placement.poison, placement.data.dtype)
+        for row, array in zip(rows, arrays, strict=True):
+            row[: len(array)] = array
+        placements[name] = _with_slack(rows, placement.poison)
+    return placements
+
+
+def _with_slack(rows: npt.NDArray[Any], poison: int) -> Placement:
+    return Placement(rows, (rows.shape[1] + 2, 1), 64, 64, poison)
 
 
 def _packed(blank: npt.NDArray[np.uint16]) -> Placement:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -13,3 +14,15 @@ SPEC = Path(__file__).parents[1] / "SPEC.md"
 def clauses() -> tuple[str, ...]:
     """The ids of all clauses, in the order of SPEC.md."""
     return tuple(re.findall(r"^\*\*([A-Z]+-\d+)\*\*", SPEC.read_text(), re.MULTILINE))
+
+
+def in_short(some: Iterable[str]) -> str:
+    """Ids of clauses in the order of SPEC.md, three and more in a row as "PLAN-3 to PLAN-7"."""
+    runs: list[list[str]] = []
+    for clause in some:
+        chapter, _, number = clause.partition("-")
+        if runs and runs[-1][-1] == f"{chapter}-{int(number) - 1}":
+            runs[-1].append(clause)
+        else:
+            runs.append([clause])
+    return " ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else " ".join(run) for run in runs)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 from hypothesis import strategies as st
 
 from conformance.generation import Geometry, realize
+from conformance.generics import SCALES, over, with_spare_rows
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write
 from fixtures.cases import Arrangement, GatherCase
+from fixtures.placement import signature
 from fixtures.write_cases import WriteArrangement, WriteCase
+from reference.records import RecordLayout
 
 BLOCK_SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 48, 64)
 _UNIT = 16  # bytes: the alignment of SPEC.md's contract
@@ -59,6 +65,20 @@ def gather_cases(draw: st.DrawFn, with_starts: bool) -> GatherCase:
     """Legal cases; the seed of their bytes is drawn too."""
     geometry = draw(geometries(with_starts))
     return realize(geometry, draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(("uniform", "uniform", "special"))))
+
+
+def scales() -> st.SearchStrategy[np.float32]:
+    """Scales of a tensor: those of the table, and any bits."""
+    return st.sampled_from(list(SCALES)) | st.integers(0, 2**32 - 1).map(lambda bits: np.uint32(bits).view(np.float32))
+
+
+@st.composite
+def twin_cases(draw: st.DrawFn, layout: RecordLayout, with_starts: bool) -> GatherCase:
+    """The same over records of another layout."""
+    case = over(draw(gather_cases(with_starts)), layout, draw(st.integers(0, 2**32 - 1)))
+    if not signature(layout).spare_rows:
+        return case
+    return with_spare_rows(replace(case, scale=draw(scales())), draw(st.sampled_from((0, 1, 7))))
 
 
 def write_arrangements() -> st.SearchStrategy[WriteArrangement]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NoReturn
 
+import numpy as np
+
 from kernels.arrays import StridedArray, strided
 
 
@@ -11,11 +13,18 @@ def refuse(argument: str, found: object, expected: object) -> NoReturn:
     raise ValueError(f"{argument}: found {found}, expected {expected}")
 
 
-def view(argument: str, value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...]) -> StridedArray:
+def view(
+    argument: str,
+    value: object,
+    dtypes: tuple[str, ...],
+    shape: tuple[int | None, ...],
+    *,
+    any_stride: bool = False,
+) -> StridedArray:
     """Return the view of an array of one of these dtypes and so many dimensions, or raise ValueError.
 
-    Of `shape`, the last dimension counts, unless it is None. The innermost stride must be one element and no stride
-    negative, where a stride is ever used.
+    Of `shape`, the last dimension counts, unless it is None. The innermost stride must be one element, unless it may be
+    `any_stride`, and no stride negative, where a stride is ever used.
     """
     try:
         array = strided(value)
@@ -31,9 +40,24 @@ def view(argument: str, value: object, dtypes: tuple[str, ...], shape: tuple[int
         return array  # without elements no stride is ever used, and NumPy says 0
     if any(stride < 0 for stride in used_strides(array)):
         refuse(argument, f"strides of {array.strides} bytes", "no negative stride")
-    if shape and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
+    if shape and not any_stride and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
         refuse(argument, f"an innermost stride of {array.strides[-1]} bytes", f"{array.itemsize}, one element")
     return array
+
+
+def view_scale(value: object) -> StridedArray:
+    """Return the view of the argument `scale`, float32 [1] or [], or raise ValueError."""
+    return view("scale", value, ("float32",), () if getattr(value, "ndim", 1) == 0 else (1,))
+
+
+def check_count(argument: str, value: object) -> int:
+    """Return a number that counts something; raise ValueError unless it is an integer of at least 0."""
+    # bool is an int to Python, and never a number of anything.
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        refuse(argument, f"{value!r} of type {type(value).__name__}", "an integer")
+    if value < 0:
+        refuse(argument, int(value), "at least 0")
+    return int(value)
 
 
 def used_strides(array: StridedArray, dimensions: int | None = None) -> list[int]:
@@ -59,11 +83,36 @@ def check_device(arrays: Mapping[str, StridedArray]) -> None:
             refuse(argument, f"device {array.device}", f"{device}, where {first} is")
 
 
-def check_alignment(argument: str, array: StridedArray, alignment: int) -> None:
-    """Raise ValueError unless the address and all used strides but the innermost are multiples of `alignment` bytes."""
+def check_alignment(argument: str, array: StridedArray, alignment: int, dimensions: int | None = -1) -> None:
+    """Raise ValueError unless address and used strides are multiples of `alignment` bytes.
+
+    The strides are those of the first `dimensions` dimensions: of all but the innermost, or of all with None.
+    """
     if 0 in array.shape:
         return
     if array.pointer % alignment:
         refuse(argument, f"address {array.pointer:#x}", f"a multiple of {alignment} bytes")
-    if any(stride % alignment for stride in used_strides(array, -1)):
+    if any(stride % alignment for stride in used_strides(array, dimensions)):
         refuse(argument, f"strides of {array.strides} bytes", f"multiples of {alignment} bytes")
+
+
+def parts_overlap(array: StridedArray, nbytes: int) -> bool:
+    """Return whether two of the parts of `nbytes` bytes that the first two dimensions number overlap.
+
+    The parts along one dimension may lie between those along the other.
+    """
+    if 0 in array.shape:
+        return False
+    dimensions = zip(array.strides[:2], array.shape[:2], strict=True)
+    used = sorted((stride, extent) for stride, extent in dimensions if extent > 1)
+    if any(stride < nbytes for stride, _ in used):
+        return True
+    if len(used) < 2:
+        return False
+    (small, few), (large, many) = used
+    # No step where the parts of one dimension lie between two of the other, as they do in nearly every array. Else an
+    # overlap is found within small / nbytes + 1 steps, if there is one, and there are at most `few`.
+    for distance in range(large, min((many - 1) * large + 1, (few - 1) * small + nbytes), large):
+        if distance % small < nbytes or -distance % small < nbytes:
+            return True
+    return False

@@ -5,9 +5,7 @@ Values that live in the arrays are not looked at, since they may live on a devic
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from kernels.argument_checks import check_alignment, check_device, check_writable, refuse, view
+from kernels.argument_checks import check_alignment, check_count, check_device, check_writable, refuse, view
 from kernels.arrays import StridedArray
 from kernels.layout import BF16, NVFP4_DS_MLA
 
@@ -50,7 +48,7 @@ def check_gather(
         dst=view("dst", dst, BF16, (None, NVFP4_DS_MLA.row_elements)),
         block_table=view("block_table", block_table, ("int32",), (None, None)),
         workspace_starts=view("workspace_starts", workspace_starts, ("int32",), (None,)),
-        batch_size=_batch_size(batch_size),
+        batch_size=check_count("batch_size", batch_size),
         seq_starts=None if seq_starts is None else view("seq_starts", seq_starts, ("int32",), (None,)),
     )
     arrays = {"dst": call.dst, "src_cache": call.src_cache, "block_table": call.block_table}
@@ -59,24 +57,15 @@ def check_gather(
         arrays["seq_starts"] = call.seq_starts
     check_device(arrays)
     _check_sizes(call)
-    _check_dst(call.dst)
+    check_rows(call.dst)
     if not call.is_empty:
-        _check_nonempty(call)
+        check_something_to_read(call)
         check_alignment("src_cache", call.src_cache, cache_alignment)
         check_alignment("dst", call.dst, dst_alignment)
         for name in ("block_table", "workspace_starts", "seq_starts"):
             if name in arrays:
                 check_alignment(name, arrays[name], arrays[name].itemsize)
     return call
-
-
-def _batch_size(value: object) -> int:
-    # bool is an int to Python, and never a number of requests.
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        refuse("batch_size", f"{value!r} of type {type(value).__name__}", "an integer")
-    if value < 0:
-        refuse("batch_size", int(value), "at least 0")
-    return int(value)
 
 
 def _check_sizes(call: GatherCall) -> None:
@@ -88,15 +77,19 @@ def _check_sizes(call: GatherCall) -> None:
             refuse("batch_size", call.batch_size, f"at most {array.shape[0]}, the first dimension of {argument}")
 
 
-def _check_dst(dst: StridedArray) -> None:
+def check_rows(dst: StridedArray) -> None:
+    """Raise ValueError unless the rows of `dst` can be written and do not overlap."""
     check_writable("dst", dst)
     row_bytes = dst.shape[1] * dst.itemsize
     if dst.shape[0] > 1 and dst.strides[0] < row_bytes:
         refuse("dst", f"a row stride of {dst.strides[0]} bytes", f"at least {row_bytes}, so that rows do not overlap")
 
 
-def _check_nonempty(call: GatherCall) -> None:
-    # Some row has an owner, so that a record and a table entry are read: without any, no call is legal.
+def check_something_to_read(call: GatherCall) -> None:
+    """Raise ValueError unless there are records and table entries.
+
+    Some row has an owner, so that one of each is read: without any, no call is legal.
+    """
     if call.src_cache.shape[0] == 0:
         refuse("src_cache", "0 blocks", f"at least 1 for the {call.dst.shape[0]} rows of dst")
     if call.block_table.shape[1] == 0:

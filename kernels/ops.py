@@ -4,9 +4,14 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from kernels import generic_catalog, merge_catalog
 from kernels.catalog import DEFAULT, FP8_KERNEL, KERNELS, GatherKernel, pack
 from kernels.checks import check_gather
+from kernels.generic_catalog import GENERIC_GATHERS
+from kernels.generic_checks import check_generic_gather
 from kernels.launcher import Launcher
+from kernels.merge_catalog import MERGES
+from kernels.merge_checks import check_merge
 
 
 class Operators:
@@ -23,6 +28,8 @@ class Operators:
         self.kernel = KERNELS[kernel]
         self._launcher = Launcher(self.kernel, root)
         self._fp8_launcher = Launcher(FP8_KERNEL, root)
+        self._generic_launchers = {name: Launcher(kernel, root) for name, kernel in GENERIC_GATHERS.items()}
+        self._merge_launchers = {name: Launcher(kernel, root) for name, kernel in MERGES.items()}
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self,
@@ -50,12 +57,58 @@ class Operators:
         arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
         _gather(self._fp8_launcher, FP8_KERNEL, arguments)
 
+    def gather_and_maybe_dequant_cache(
+        self,
+        src_cache: object,
+        dst: object,
+        block_table: object,
+        cu_seq_lens: object,
+        token_to_seq: object,
+        num_tokens: int,
+        kv_cache_dtype: str,
+        scale: object,
+        seq_starts: object = None,
+    ) -> None:
+        """Gather records of bf16 or of e4m3 under one scale into bf16 rows; see the module's function of this name."""
+        call = check_generic_gather(
+            src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
+        )
+        if not call.is_empty:
+            launcher = self._generic_launchers[call.kv_cache_dtype]
+            launcher.launch(generic_catalog.pack(call), rows=call.num_tokens, caller=call.gather.dst)
+
+    def merge_attn_states(
+        self,
+        output: object,
+        prefix_output: object,
+        prefix_lse: object,
+        suffix_output: object,
+        suffix_lse: object,
+        output_lse: object = None,
+    ) -> None:
+        """Merge two partial results of attention; see the module's function of this name."""
+        call = check_merge(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
+        if call.rows > 0:
+            launcher = self._merge_launchers[merge_catalog.kernel_for(call)]
+            launcher.launch(merge_catalog.pack(call), rows=call.rows, caller=call.output)
+
     def receipt(self) -> dict[str, Any]:
         """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom.
 
-        "fp8_ds_mla" has the same of the gather of that record.
+        "fp8_ds_mla" has the same of the gather of that record; "generic" and "merge" have it of each of their kernels
+        that was built, by kv_cache_dtype and by the type of the outputs.
         """
-        return {**self._launcher.receipt(), "fp8_ds_mla": self._fp8_launcher.receipt()}
+        return {
+            **self._launcher.receipt(),
+            "fp8_ds_mla": self._fp8_launcher.receipt(),
+            "generic": _built(self._generic_launchers),
+            "merge": _built(self._merge_launchers),
+        }
+
+
+def _built(launchers: dict[str, Launcher]) -> dict[str, Any]:
+    receipts = {name: launcher.receipt() for name, launcher in launchers.items()}
+    return {name: receipt for name, receipt in receipts.items() if receipt["devices"]}
 
 
 def _gather(launcher: Launcher, kernel: GatherKernel, arguments: tuple[object, ...]) -> None:
@@ -122,3 +175,67 @@ def cp_gather_and_upconvert_fp8_kv_cache(
     _default().cp_gather_and_upconvert_fp8_kv_cache(
         src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
     )
+
+
+def gather_and_maybe_dequant_cache(
+    src_cache: object,
+    dst: object,
+    block_table: object,
+    cu_seq_lens: object,
+    token_to_seq: object,
+    num_tokens: int,
+    kv_cache_dtype: str,
+    scale: object,
+    seq_starts: object = None,
+) -> None:
+    """Gather records of n numbers alike into bf16 rows: SPEC.md, chapter TWIN, from TWIN-5 on; n is 576 or 512.
+
+    The arrays are those of any library that the other gathers take, all on one device; R is the length of cu_seq_lens
+    less one:
+
+    - src_cache: bf16 [num_blocks, block_size, n] for "auto", uint8 [num_blocks, block_size, n] for "fp8"; address and
+      strides are multiples of two elements.
+    - dst: bf16 [>= num_tokens, n], its first num_tokens rows written; address and row stride are multiples of 4 bytes,
+      rows do not overlap.
+    - block_table: int32 [>= R, max_blocks], physical block numbers; the row stride is free.
+    - cu_seq_lens: int32 [R + 1], the first row of each request in dst; the last entry is not looked at.
+    - token_to_seq: int32 [>= num_tokens], the request of each row.
+    - num_tokens: T, the rows to gather.
+    - kv_cache_dtype: "auto", which copies bits, or "fp8", which multiplies.
+    - scale: float32 [1] or [], what "fp8" multiplies by; of no account otherwise.
+    - seq_starts: int32 [>= R], the first token of each request to gather, or None for 0.
+
+    Streams and errors are as for cp_gather_and_upconvert_nvfp4_kv_cache. T = 0 and R = 0 return at once (GATHER-10).
+    """
+    _default().gather_and_maybe_dequant_cache(
+        src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
+    )
+
+
+def merge_attn_states(
+    output: object,
+    prefix_output: object,
+    prefix_lse: object,
+    suffix_output: object,
+    suffix_lse: object,
+    output_lse: object = None,
+) -> None:
+    """Merge two partial results of attention into one: SPEC.md, chapter MERGE.
+
+    The arrays are those of any library that the gathers take, all on one device; H and D are at least 1:
+
+    - output: [T, H, D], written; bf16, float16 or float32, the elements of a head side by side.
+    - prefix_output, suffix_output: [T, H, D] of the same type; strides of tokens and heads are free in all three.
+    - prefix_lse, suffix_lse: float32 [H, T], natural logarithms; +inf counts as -inf. Their strides are free.
+    - output_lse: float32 [H, T], written, of any strides, or None.
+
+    output may be prefix_output or suffix_output, and output_lse prefix_lse or suffix_lse, with the same strides.
+    Addresses and strides are multiples of an element. No two elements of what is written lie at one place.
+
+    Arrays on a GPU are merged on the current stream of output's library, without a synchronisation and without an
+    allocation; the first call on a device for a type compiles. T = 0 returns at once (MERGE-9).
+
+    Raises ValueError naming the argument for every malformed call (MERGE-10), before anything is built or written;
+    kernels.cache.BuildError and kernels.headers.MissingHeaders if a build fails. Numbers in the arrays are not checked.
+    """
+    _default().merge_attn_states(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)

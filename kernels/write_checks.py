@@ -5,7 +5,15 @@ Values that live in the arrays are not looked at, since they may live on a devic
 
 from dataclasses import dataclass
 
-from kernels.argument_checks import check_alignment, check_device, check_writable, refuse, view
+from kernels.argument_checks import (
+    check_alignment,
+    check_device,
+    check_writable,
+    parts_overlap,
+    refuse,
+    view,
+    view_scale,
+)
 from kernels.arrays import StridedArray
 from kernels.layout import BF16, CACHE_FORMATS, NVFP4_DS_MLA
 
@@ -47,7 +55,7 @@ def check_write(
         kv_cache=view("kv_cache", kv_cache, cache.dtypes, (None, None, cache.elements)),
         slot_mapping=view("slot_mapping", slot_mapping, ("int64",), (None,)),
         kv_cache_dtype=kv_cache_dtype,
-        scale=view("scale", scale, ("float32",), () if getattr(scale, "ndim", 1) == 0 else (1,)),
+        scale=view_scale(scale),
     )
     rows = {"kv_c": call.kv_c, "k_pe": call.k_pe}
     check_device({"kv_cache": call.kv_cache, **rows, "slot_mapping": call.slot_mapping, "scale": call.scale})
@@ -68,24 +76,7 @@ def _check_cache(cache: StridedArray) -> None:
     check_writable("kv_cache", cache)
     if cache.shape[1] < 1:
         refuse("kv_cache", "block_size 0", "at least 1")
-    if cache.shape[0] > 0 and _records_overlap(cache):
-        found = f"strides of {cache.strides[:2]} bytes for {cache.shape[0]} blocks of {cache.shape[1]} records"
-        refuse("kv_cache", found, f"records of {cache.shape[2] * cache.itemsize} bytes that do not overlap")
-
-
-def _records_overlap(cache: StridedArray) -> bool:
-    """Whether two of the records begin less than a record apart. Blocks may lie between the records of others."""
     record = cache.shape[2] * cache.itemsize
-    dimensions = zip(cache.strides[:2], cache.shape[:2], strict=True)
-    used = sorted((stride, extent) for stride, extent in dimensions if extent > 1)
-    if any(stride < record for stride, _ in used):
-        return True
-    if len(used) < 2:
-        return False
-    (small, few), (large, many) = used
-    # No step where the records of one dimension lie between two of the other, as they do in nearly every cache. Else an
-    # overlap is found within small / record + 1 steps, if there is one, and there are at most `few`.
-    for distance in range(large, min((many - 1) * large + 1, (few - 1) * small + record), large):
-        if distance % small < record or -distance % small < record:
-            return True
-    return False
+    if parts_overlap(cache, record):
+        found = f"strides of {cache.strides[:2]} bytes for {cache.shape[0]} blocks of {cache.shape[1]} records"
+        refuse("kv_cache", found, f"records of {record} bytes that do not overlap")

@@ -1,4 +1,4 @@
-"""PAGE and the ownership rule of GATHER: from a row of the workspace to a record (SPEC.md PAGE-1, GATHER-1 to 3)."""
+"""PAGE and ownership: from a row of the workspace to a record (SPEC.md PAGE-1, GATHER-1 to 3, TWIN-6)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,18 @@ def row_owners(workspace_starts: npt.ArrayLike, num_rows: int) -> Ints:
 
 
 def row_sources(
-    workspace_starts: npt.ArrayLike, seq_starts: npt.ArrayLike | None, block_size: int, num_rows: int
+    workspace_starts: npt.ArrayLike,
+    seq_starts: npt.ArrayLike | None,
+    block_size: int,
+    num_rows: int,
+    owners: npt.ArrayLike | None = None,
 ) -> Sources:
-    """int [R], int [R] or None -> the source of each of the T rows (PAGE-1, GATHER-1 to 3)."""
+    """int [R], int [R] or None -> the source of each of the T rows (PAGE-1, GATHER-1 to 3).
+
+    `owners`, int [T], says whose each row is where workspace_starts does not (TWIN-6).
+    """
     starts = np.asarray(workspace_starts, np.int64)
     first = np.zeros_like(starts) if seq_starts is None else np.asarray(seq_starts, np.int64)
-    request = row_owners(starts, num_rows)
+    request = row_owners(starts, num_rows) if owners is None else np.asarray(owners, np.int64)
     token = np.arange(num_rows) - starts[request] + first[request]
     return Sources(request, token, token // block_size, token % block_size)

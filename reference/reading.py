@@ -1,4 +1,4 @@
-"""READ and TWIN: from packed records to bf16 rows (SPEC.md READ-1 to READ-6, TWIN-2 to TWIN-4)."""
+"""READ and TWIN: from packed records to bf16 rows (SPEC.md READ-1 to READ-6, TWIN-2 to TWIN-4, TWIN-8, TWIN-9)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,22 @@ Records = npt.NDArray[np.uint8]
 _ALL_BYTES = np.arange(256, dtype=np.uint8)
 
 
-def read_records(layout: RecordLayout, records: Records) -> Bf16Bits:
-    """uint8 [N, layout.nbytes] -> uint16 bf16 encodings [N, layout.row]: latent, then RoPE key."""
+def read_records(layout: RecordLayout, records: Records, scale: npt.ArrayLike = 1.0) -> Bf16Bits:
+    """uint8 [N, layout.nbytes] -> uint16 bf16 encodings [N, layout.row]: latent, then RoPE key.
+
+    `scale` is the tensor's one binary32 scale, a number, [] or [1]; only numbers of e4m3 without a scale of their own
+    use it (TWIN-9).
+    """
+    if not layout.scales.count:
+        return _read_alike(layout.latent, records, np.asarray(scale, np.float32).reshape(1))
     return np.concatenate([read_latent(layout, records), read_rope(layout, records)], axis=1)
+
+
+def _read_alike(numbers: Field, records: Records, scale: Floats) -> Bf16Bits:
+    """uint8 [N, n * bytes of a number] -> uint16 [N, n]: copied (TWIN-8), or multiplied by one scale (TWIN-9)."""
+    if isinstance(numbers.scalar, WideFloat):
+        return _wide(numbers, records)
+    return _scaled(numbers.scalar.values, scale)[_bytes_of(numbers, records)]  # 256 products, of which all are made
 
 
 def read_latent(layout: RecordLayout, records: Records) -> Bf16Bits:
@@ -42,7 +55,7 @@ def read_rope(layout: RecordLayout, records: Records) -> Bf16Bits:
 
 
 def _scaled(elements: Floats, scales: Floats) -> Bf16Bits:
-    blocks = elements.reshape(*scales.shape, -1)
+    blocks = elements.reshape(*scales.shape, elements.shape[-1] // scales.shape[-1])
     with np.errstate(over="ignore", invalid="ignore"):  # a scale of random bytes may be anything
         return bf16_from_f32(blocks * scales[..., None]).reshape(elements.shape)
 

@@ -1,4 +1,4 @@
-"""RECORD: where a record keeps what, as data (SPEC.md RECORD-1 to RECORD-5, WRITE-16)."""
+"""RECORD: where a record keeps what, as data (SPEC.md RECORD-1 to RECORD-5, WRITE-16, TWIN-8, TWIN-9)."""
 
 from __future__ import annotations
 
@@ -55,18 +55,24 @@ class Field:
         return stored[..., list(self.order)] if self.order else stored
 
 
+NO_FIELD = Field("none", 0, 0, E4M3)
+"""What a record does not have."""
+
+
 @dataclass(frozen=True)
 class RecordLayout:
     """A packed record of one token: latent, RoPE key, and one scale a block of the latent.
 
-    `producer` says whose record it is: the same dtype name stands for other geometries elsewhere.
+    A record of n numbers alike is all latent: no RoPE key of its own, no scales. `producer` says whose record it is:
+    the same dtype name stands for other geometries elsewhere. `cache_dtype` is NumPy's name for a cache's elements.
     """
 
     name: str
     producer: str
     latent: Field
-    rope: Field
-    scales: Field
+    rope: Field = NO_FIELD
+    scales: Field = NO_FIELD
+    cache_dtype: str = "|u1"
 
     @property
     def nbytes(self) -> int:
@@ -74,13 +80,23 @@ class RecordLayout:
         return max(field.end for field in (self.latent, self.rope, self.scales))
 
     @property
+    def width(self) -> int:
+        """Elements of one record in a cache."""
+        return self.nbytes // np.dtype(self.cache_dtype).itemsize
+
+    @property
     def row(self) -> int:
         """Elements of one gathered row: latent, then RoPE."""
         return self.latent.count + self.rope.count
 
     @property
+    def converted(self) -> int:
+        """How many of a row's elements are numbers worked out; those behind them are copied bit for bit."""
+        return sum(field.count for field in (self.latent, self.rope) if isinstance(field.scalar, MiniFloat))
+
+    @property
     def block(self) -> int:
-        """Latent elements that share a scale."""
+        """Latent elements that share a scale of the record."""
         return self.latent.count // self.scales.count
 
 
@@ -104,3 +120,17 @@ FP8_DS_MLA = RecordLayout(
     rope=Field("RoPE", 528, 64, BF16),
     scales=Field("scale", 512, 4, BINARY32),
 )
+
+
+def generic(kv_cache_dtype: str, n: int) -> RecordLayout:
+    """A record of n numbers alike: bf16 for "auto" (TWIN-8), e4m3 under one scale a tensor for "fp8" (TWIN-9)."""
+    scalars: dict[str, MiniFloat | WideFloat] = {"auto": BF16, "fp8": E4M3}
+    scalar = scalars[kv_cache_dtype]
+    cache_dtype = scalar.dtype if isinstance(scalar, WideFloat) else "|u1"
+    return RecordLayout(
+        kv_cache_dtype, "vLLM, generic MLA cache", Field("latent", 0, n, scalar), cache_dtype=cache_dtype
+    )
+
+
+GENERIC = {(kv_cache_dtype, n): generic(kv_cache_dtype, n) for kv_cache_dtype in ("auto", "fp8") for n in (576, 512)}
+"""The records that gather_and_maybe_dequant_cache reads, by kv_cache_dtype and width."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from reference.contract import check_array, check_each
+from reference.contract import check_array, check_each, rows_overlap
 from reference.profiles import DEFAULT, Profile
 from reference.quantize import quantize_fp8, quantize_fp8_ds_mla, quantize_nvfp4
 from reference.records import NVFP4_DS_MLA
@@ -85,7 +85,7 @@ def _check_well_formed(
     check_array("kv_cache", kv_cache, form.dtype, 3)
     if kv_cache.shape[1] < 1 or kv_cache.shape[2] != form.width:
         raise ValueError(f"kv_cache has shape {kv_cache.shape}; allowed is [num_blocks, >= 1, {form.width}]")
-    if kv_cache.size and _records_overlap(kv_cache):
+    if kv_cache.size and rows_overlap(kv_cache):
         raise ValueError(
             f"kv_cache has strides of {kv_cache.strides} bytes; allowed are none that make records overlap"
         )
@@ -94,21 +94,6 @@ def _check_well_formed(
     if not isinstance(scale, np.ndarray) or scale.dtype != np.float32 or scale.shape not in ((), (1,)):
         found = f"{scale.dtype} of shape {scale.shape}" if isinstance(scale, np.ndarray) else type(scale).__name__
         raise ValueError(f"scale is {found}; allowed is float32 of shape [1] or []")
-
-
-def _records_overlap(kv_cache: Array) -> bool:
-    blocks, records = kv_cache.shape[:2]
-    of_block = kv_cache.strides[0] if blocks > 1 else 0
-    of_record = kv_cache.strides[1] if records > 1 else 0
-    width = kv_cache.shape[2] * kv_cache.itemsize
-    # For each distance in records, the distances in blocks that come nearest to cancelling it.
-    by_records = np.arange(records if of_record else 1, dtype=np.int64)
-    nearest = -by_records * of_record // of_block if of_block else np.zeros_like(by_records)
-    for by_blocks in (nearest - 1, nearest, nearest + 1):
-        near = np.abs(by_blocks * of_block + by_records * of_record) < width
-        if (near & (np.abs(by_blocks) < blocks) & ((by_records > 0) | (by_blocks != 0))).any():
-            return True
-    return bool(blocks > 1 and of_block == 0) or bool(records > 1 and of_record == 0)
 
 
 def _check_legal(

@@ -42,7 +42,7 @@ def _outcomes(targets: Sequence[Target], case: Case, repeats: int) -> list[Outco
 def _gather_time(target: Target, work: Workload, cache: npt.NDArray[np.uint8], repeats: int) -> Outcome:
     try:
         regions = _regions(target, work, cache)
-        call(target, regions, work.case.requests)
+        call(target, regions, batch_size=work.case.requests)
         target.memory.synchronize()
         rows = rows_to_check(work)
         expected = expected_rows(work, rows, lambda blocks, slots: cache[blocks, slots])
@@ -57,7 +57,7 @@ def _gather_time(target: Target, work: Workload, cache: npt.NDArray[np.uint8], r
 
 def _call_time(target: Target, regions: dict[str, Region], work: Workload) -> float:
     start = time.perf_counter()
-    call(target, regions, work.case.requests)
+    call(target, regions, batch_size=work.case.requests)
     target.memory.synchronize()
     return 1e6 * (time.perf_counter() - start)
 

@@ -154,7 +154,7 @@ class _SetUp:
 
     def _gather(self, target: Target, number: int) -> None:
         arrays = {"src_cache": self.sets[number].cache, "dst": self.sets[number].dst, **self.shared}
-        call(target, {}, self.work.case.requests, **arrays)
+        call(target, {}, batch_size=self.work.case.requests, **arrays)
 
     def _blank(self) -> None:
         for one in self.sets:

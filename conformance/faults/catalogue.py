@@ -31,7 +31,7 @@ def _first_owner(call: Call) -> Ints:
 
 
 def _one_owner_too_many(call: Call) -> Ints:
-    starts = call.at("workspace_starts", np.arange(call.case.batch_size + 1))
+    starts = call.at(call.first_rows, np.arange(call.case.batch_size + 1))
     ordered = np.maximum.accumulate(starts)  # what a search takes for ascending
     return np.where(
         starts[-1] <= np.arange(call.case.num_rows), len(starts) - 1, row_owners(ordered, call.case.num_rows)
@@ -48,12 +48,12 @@ def _used_column_stride(call: Call, request: Ints, token: Ints) -> Ints:
 
 
 def _packed_blocks(call: Call, block: Ints, token: Ints) -> Ints:
-    size, nbytes = call.case.block_size, call.case.layout.nbytes
-    return block * size * nbytes + token % size * call.stride("src_cache", 1)
+    size, width = call.case.block_size, call.case.layout.width
+    return block * size * width + token % size * call.stride("src_cache", 1)
 
 
 def _packed_records(call: Call, block: Ints, token: Ints) -> Ints:
-    return block * call.stride("src_cache", 0) + token % call.case.block_size * call.case.layout.nbytes
+    return block * call.stride("src_cache", 0) + token % call.case.block_size * call.case.layout.width
 
 
 def _offset_in_int32(call: Call, block: Ints, token: Ints) -> Ints:
@@ -93,7 +93,7 @@ def _without_last_row(call: Call, rows: Bf16Bits) -> Bf16Bits:
 
 
 def _token_by_entry(call: Call, request: Ints, first: Ints) -> Ints:
-    starts: Ints = call.at("workspace_starts", request).astype(np.int64)
+    starts: Ints = call.at(call.first_rows, request).astype(np.int64)
     return np.arange(call.case.num_rows) - starts + first
 
 

@@ -17,7 +17,7 @@ def explain(case: GatherCase, seen: Observation) -> list[Fault]:
     call = in_memory(case, seen.poison)
     # How records are read wrongly is known of one layout alone.
     known = [fault for fault in FAULTS if case.layout == NVFP4_DS_MLA or fault.gather.read is read]
-    return [fault for fault in known if _predicts(fault, call, seen.dst)]
+    return [fault for fault in known if _predicts(fault, call, seen.dst[: case.num_rows])]
 
 
 def _predicts(fault: Fault, call: Call, observed: Bf16Bits) -> bool:

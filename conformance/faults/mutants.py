@@ -27,6 +27,8 @@ class Mutant:
     """What the gate says of it, where no model predicts it."""
     failures: int = 2
     """After how many failures its fault is plain: more where it reads what no model knows, beyond an array."""
+    part: str = ""
+    """Which tests see it, as pytest's -k has it, where few do; empty for all that judge its kernel."""
 
     @property
     def target(self) -> str:
@@ -101,6 +103,7 @@ MUTANTS = (
         "block * args.cache_block_stride",
         "block * (args.block_size * 352)",
         "block-stride-packed",
+        part="strided",
     ),
     Mutant(
         "record stride taken as 352",
@@ -108,6 +111,7 @@ MUTANTS = (
         "slot * args.cache_record_stride",
         "slot * 352",
         "record-stride-packed",
+        part="strided",
     ),
     Mutant(
         "table stride taken as used columns",
@@ -115,6 +119,7 @@ MUTANTS = (
         "owner * args.table_row_stride",
         "owner * args.table_columns",
         "table-stride-is-its-columns",
+        part="strided",
     ),
     Mutant(
         "32-bit offset",
@@ -122,6 +127,7 @@ MUTANTS = (
         "block * args.cache_block_stride + slot * args.cache_record_stride;",
         "static_cast<int>(block * args.cache_block_stride + slot * args.cache_record_stride);",
         "offset-in-32-bits",
+        part="two_gib",
     ),
     Mutant(
         "-0 written as +0",
@@ -177,6 +183,7 @@ MUTANTS = (
         "block * args.cache_block_stride",
         "block * (args.block_size * kRecordBytes)",
         "block-stride-packed",
+        part="strided",
     ),
     Mutant(
         "tuned: table stride taken as used columns",
@@ -184,6 +191,7 @@ MUTANTS = (
         "position.request * args.table_row_stride",
         "position.request * args.table_columns",
         "table-stride-is-its-columns",
+        part="strided",
     ),
     Mutant(
         "tuned: 32-bit offset",
@@ -191,6 +199,7 @@ MUTANTS = (
         "block * args.cache_block_stride + position.slot * args.cache_record_stride;",
         "static_cast<int>(block * args.cache_block_stride + position.slot * args.cache_record_stride);",
         "offset-in-32-bits",
+        part="two_gib",
     ),
     Mutant(
         "tuned: last row not written",

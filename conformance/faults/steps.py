@@ -42,13 +42,20 @@ class Call:
         return self.regions[name].placement.strides[dimension]
 
     @property
+    def first_rows(self) -> str:
+        """The argument with the first row of each request."""
+        return "cu_seq_lens" if "cu_seq_lens" in self.regions else "workspace_starts"
+
+    @property
     def starts(self) -> Ints:
-        """The first R entries of workspace_starts."""
-        return self.at("workspace_starts", np.arange(self.case.batch_size)).astype(np.int64)
+        """The first R entries of it."""
+        return self.at(self.first_rows, np.arange(self.case.batch_size)).astype(np.int64)
 
 
 def owner(call: Call) -> Ints:
-    """GATHER-1."""
+    """GATHER-1, or TWIN-6 where a call says whose each row is."""
+    if "token_to_seq" in call.regions:
+        return call.at("token_to_seq", np.arange(call.case.num_rows)).astype(np.int64)
     return row_owners(call.starts, call.case.num_rows)
 
 
@@ -77,8 +84,8 @@ def address(call: Call, block: Ints, token: Ints) -> Ints:
 
 
 def read(call: Call, records: npt.NDArray[np.uint8]) -> Bf16Bits:
-    """READ."""
-    return read_records(call.case.layout, records)
+    """READ, or TWIN."""
+    return read_records(call.case.layout, records, call.case.scale)
 
 
 def finish(call: Call, rows: Bf16Bits) -> Bf16Bits:
@@ -103,8 +110,8 @@ class Gather:
         request = self.owner(call)
         token = self.token(call, request, self.origin(call, request))
         address = self.address(call, self.block(call, request, token), token)
-        records = call.at("src_cache", address[:, None] + np.arange(call.case.layout.nbytes))
-        return self.finish(call, self.read(call, records))
+        records = call.at("src_cache", address[:, None] + np.arange(call.case.layout.width))
+        return self.finish(call, self.read(call, records.view(np.uint8)))
 
 
 def in_memory(case: GatherCase, poison: Poison) -> Call:

@@ -58,6 +58,7 @@ WRITE_MUTANTS = (
         "const long long slot = args.slot_mapping[number];",
         "const int slot = static_cast<int>(args.slot_mapping[number]);",
         says="to which no token is written",
+        part="negative_slots",
     ),
     Mutant(
         "one token more than slot_mapping has",

@@ -1,35 +1,73 @@
-"""TWIN: the gather of fp8_ds_mla, by the cases of the other gather over records of its own."""
+"""TWIN: the other gathers, by the cases of the first one over records of their own."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from conformance import small_scope, twins
 from conformance.calls import (
     MALFORMED,
+    MALFORMED_GENERIC,
     MISALIGNED,
     Malformed,
     good_call,
     must_ignore_unused_strides,
+    must_read_anew,
     must_refuse,
     one_row,
     refuses_or_conforms,
+    two_calls,
 )
 from conformance.cases import FAR, NAMED, STRIDED, Named, cases_of, strided_gather
 from conformance.drawing import for_each
 from conformance.extremes import EXTREMES
 from conformance.generation import Geometry, realize
+from conformance.generics import GENERIC_EXTREMES, over, with_spare_rows
 from conformance.judge import Judge
 from conformance.profiles import Profile
-from conformance.strategies import gather_cases
-from conformance.targets.base import GATHER_FP8, GATHER_FP8_STARTS
+from conformance.strategies import twin_cases
+from conformance.targets.base import GATHERS
 from conformance.twins import as_twin
 from fixtures.cases import CONTIGUOUS, Arrangement
-from reference.records import FP8_DS_MLA
+from fixtures.placement import POISONS, place
+from reference.records import FP8_DS_MLA, GENERIC, RecordLayout
 
-SHARES = 4
-MALFORMED_TWINS = [malformed for malformed in MALFORMED if malformed.found != "of records of 656 bytes"]
+LAYOUTS = {"fp8_ds_mla": FP8_DS_MLA, **{f"{layout.name}-{layout.row}": layout for layout in GENERIC.values()}}
+
+
+def of(name: str, *more: Any) -> ParameterSet:
+    """A layout as a parameter, under the clause that lets PAGE and GATHER bind its gather."""
+    if name == "fp8_ds_mla":
+        return pytest.param(LAYOUTS[name], *more, marks=pytest.mark.clause("TWIN-1"))
+    return pytest.param(LAYOUTS[name], *more, marks=pytest.mark.clause("TWIN-5"))
+
+
+EACH = pytest.mark.parametrize("layout", [of(name) for name in LAYOUTS], ids=LAYOUTS)
+
+
+def over_each(of_fp8_ds_mla: tuple[Named, ...], of_generic: tuple[Named, ...]) -> pytest.MarkDecorator:
+    """Cases over fp8_ds_mla, and each of those for the others over one of them in turn."""
+    _, *generic = LAYOUTS
+    pairs = [("fp8_ds_mla", case) for case in of_fp8_ds_mla]
+    pairs += [(generic[i % len(generic)], case) for i, case in enumerate(of_generic)]
+    ids = [f"{case.__name__}-{name}" for name, case in pairs]
+    return pytest.mark.parametrize(("layout", "named"), [of(*pair) for pair in pairs], ids=ids)
+
+
+def malformed_calls() -> pytest.MarkDecorator:
+    """What is malformed for each layout; of the second width, what is about it."""
+    pairs = [
+        (name, malformed)
+        for name, layout in LAYOUTS.items()
+        for malformed in (MALFORMED if layout == FP8_DS_MLA else MALFORMED_GENERIC)
+        if layout.row == 576 or malformed.argument in ("src_cache", "dst")
+        if layout != FP8_DS_MLA or malformed.found != "of records of 656 bytes"
+    ]
+    ids = [f"{malformed.argument} {malformed.found} {name}" for name, malformed in pairs]
+    return pytest.mark.parametrize(("layout", "malformed"), [of(*pair) for pair in pairs], ids=ids)
 
 
 @pytest.mark.clause("TWIN-2", "TWIN-3", "TWIN-4")
@@ -44,59 +82,73 @@ def test_records_are_read_as_written_down(judge: Judge, case: Named) -> None:
 
 
 @pytest.mark.unsanitized
-@pytest.mark.clause("TWIN-1")
-@pytest.mark.parametrize("requests", [1, 2])
-@pytest.mark.parametrize("block_size", [1, 3])
-def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, requests: int) -> None:
-    judge.need(GATHER_FP8_STARTS)
-    for batch in small_scope.batches(block_size, requests, FP8_DS_MLA):
+@EACH
+@pytest.mark.parametrize("requests", [1, 2, 3])
+@pytest.mark.parametrize("block_size", [1, 2, 3])
+def test_every_geometry_of_a_small_scope(
+    judge: Judge, profile: Profile, layout: RecordLayout, block_size: int, requests: int
+) -> None:
+    judge.need(GATHERS[layout.name][1])
+    most = 2 if requests == 3 and profile.name == "quick" else small_scope.MOST
+    for batch in small_scope.batches(block_size, requests, layout, most):
         small_scope.judge_batch(judge, batch)
 
 
-@pytest.mark.clause("TWIN-1")
+@EACH
 @pytest.mark.parametrize("named", NAMED, ids=lambda named: named.__name__)
-def test_inputs_that_broke_real_kernels(judge: Judge, named: Named) -> None:
-    for case in cases_of(named):
-        judge(as_twin(case))
+def test_inputs_that_broke_real_kernels(judge: Judge, named: Named, layout: RecordLayout) -> None:
+    for number, case in enumerate(cases_of(named)):
+        judge(over(case, layout, number))
 
 
 @pytest.mark.unsanitized
-@pytest.mark.clause("TWIN-1")
-@pytest.mark.parametrize("named", EXTREMES, ids=lambda named: named.__name__)
-def test_magnitudes_that_outgrow_a_type_or_a_tile(judge: Judge, named: Named) -> None:
+@over_each(EXTREMES, GENERIC_EXTREMES)
+def test_magnitudes_that_outgrow_a_type_or_a_tile(judge: Judge, named: Named, layout: RecordLayout) -> None:
     for case in cases_of(named):
-        judge(as_twin(case))
+        judge(over(case, layout))
 
 
-@pytest.mark.clause("TWIN-1")
+@EACH
 @pytest.mark.parametrize("how", STRIDED.values(), ids=STRIDED)
-def test_strided_arrays_give_what_contiguous_ones_give(judge: Judge, how: Arrangement) -> None:
-    strided, plain = (judge.rows(as_twin(strided_gather(arrangement))) for arrangement in (how, CONTIGUOUS))
+def test_strided_arrays_give_what_contiguous_ones_give(judge: Judge, how: Arrangement, layout: RecordLayout) -> None:
+    strided, plain = (judge.rows(over(strided_gather(arrangement), layout)) for arrangement in (how, CONTIGUOUS))
     judge.same(strided, plain, "strided, and contiguous")
 
 
-@pytest.mark.clause("TWIN-1")
+@EACH
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 32, 33, 127, 129])
-def test_every_row_is_written_and_nothing_else(judge: Judge, rows: int) -> None:
-    judge(as_twin(realize(Geometry(4, (rows,), (3,), arrangement=Arrangement(dst_row_slack=8)), seed=rows)))
+def test_every_row_is_written_and_nothing_else(judge: Judge, rows: int, layout: RecordLayout) -> None:
+    case = realize(Geometry(4, (rows,), (3,), arrangement=Arrangement(dst_row_slack=8)), seed=rows)
+    judge(over(case, layout, rows))
 
 
-@pytest.mark.clause("TWIN-1")
+@EACH
 @pytest.mark.parametrize("geometry", [Geometry(4, (), ()), Geometry(4, (0, 0), (1, 2)), Geometry(4, (0,), None)])
-def test_no_rows_are_no_error(judge: Judge, geometry: Geometry) -> None:
-    judge(as_twin(realize(geometry, seed=1)))
+def test_no_rows_are_no_error(judge: Judge, geometry: Geometry, layout: RecordLayout) -> None:
+    judge(over(realize(geometry, seed=1), layout))
 
 
-@pytest.mark.clause("TWIN-1")
-@pytest.mark.parametrize("malformed", MALFORMED_TWINS, ids=lambda m: f"{m.argument} {m.found}")
-def test_a_malformed_call_is_refused_and_writes_nothing(judge: Judge, malformed: Malformed) -> None:
-    must_refuse(judge, malformed, as_twin(good_call()))
+@EACH
+def test_no_rows_need_no_block_and_no_column(judge: Judge, layout: RecordLayout) -> None:
+    none = over(realize(Geometry(4, (0, 0), (3, 0)), seed=1), layout)
+    judge(replace(none, records=none.records[:0], block_table=np.empty((2, 0), np.int32)))
 
 
-@pytest.mark.clause("TWIN-1")
+@malformed_calls()
+def test_a_malformed_call_is_refused_and_writes_nothing(
+    judge: Judge, malformed: Malformed, layout: RecordLayout
+) -> None:
+    must_refuse(judge, malformed, with_spare_rows(over(good_call(), layout), 0))
+
+
+@EACH
 @pytest.mark.parametrize(("argument", "how"), MISALIGNED.values(), ids=MISALIGNED)
-def test_misaligned_memory_is_served_or_refused(judge: Judge, argument: str, how: Arrangement) -> None:
-    refuses_or_conforms(judge, replace(as_twin(good_call()), arrangement=how), argument)
+def test_misaligned_memory_is_served_or_refused(
+    judge: Judge, argument: str, how: Arrangement, layout: RecordLayout
+) -> None:
+    least = np.dtype(layout.cache_dtype).itemsize if how.cache_shift else 0  # no array stands off its own type
+    shifted = replace(how, cache_shift=max(how.cache_shift, least))
+    refuses_or_conforms(judge, replace(over(good_call(), layout), arrangement=shifted), argument)
 
 
 @pytest.mark.clause("TWIN-1")
@@ -107,24 +159,34 @@ def test_no_requests_write_no_rows(judge: Judge, with_starts: bool) -> None:
     judge(as_twin(replace(empty, seq_starts=none if with_starts else None)))
 
 
-@pytest.mark.clause("TWIN-1")
-@pytest.mark.parametrize("name", ["src_cache", "dst", "block_table", "workspace_starts", "seq_starts"])
-def test_a_stride_that_is_never_used_does_not_count(judge: Judge, name: str) -> None:
-    must_ignore_unused_strides(judge, name, as_twin(one_row()))
+@EACH
+@pytest.mark.parametrize("with_starts", [True, False], ids=["starts", "no starts"])
+def test_a_stride_that_is_never_used_does_not_count(judge: Judge, layout: RecordLayout, with_starts: bool) -> None:
+    case = with_spare_rows(over(one_row(), layout), 0)
+    case = case if with_starts else replace(case, seq_starts=None)
+    for name in place(case, POISONS[0]):
+        must_ignore_unused_strides(judge, name, case)
+
+
+@EACH
+def test_a_second_call_on_the_same_arrays_reads_them_anew(judge: Judge, layout: RecordLayout) -> None:
+    first, second = (over(case, layout, 2 * seed) for seed, case in enumerate(two_calls()))
+    must_read_anew(judge, (first, second))
 
 
 @pytest.mark.unsanitized
-@pytest.mark.clause("TWIN-1")
-@pytest.mark.parametrize("named", FAR, ids=lambda named: named.__name__)
-def test_offsets_of_two_gib_and_more_are_reached(judge: Judge, named: Named) -> None:
+@over_each(FAR, FAR)
+def test_offsets_of_two_gib_and_more_are_reached(judge: Judge, named: Named, layout: RecordLayout) -> None:
     for case in cases_of(named):
-        judge(as_twin(case))
+        judge(over(case, layout))
 
 
-@pytest.mark.clause("TWIN-1", "TWIN-2", "TWIN-3", "TWIN-4")
-@pytest.mark.parametrize("share", range(SHARES))
+@EACH
+@pytest.mark.parametrize("share", range(2))
 @pytest.mark.parametrize("with_starts", [True, False])
-def test_random_cases(judge: Judge, profile: Profile, seed: int, share: int, with_starts: bool) -> None:
-    judge.need(GATHER_FP8_STARTS if with_starts else GATHER_FP8)
-    count = profile.random_cases // (4 if with_starts else 16) // SHARES
-    for_each(gather_cases(with_starts=with_starts).map(as_twin), count, seed, judge)
+def test_random_cases(
+    judge: Judge, profile: Profile, seed: int, share: int, with_starts: bool, layout: RecordLayout
+) -> None:
+    judge.need(GATHERS[layout.name][1 if with_starts else 0])
+    count = profile.random_cases // (8 if with_starts else 32)
+    for_each(twin_cases(layout, with_starts), count, seed, judge)

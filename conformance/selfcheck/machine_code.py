@@ -13,6 +13,7 @@ from kernels import cross, sources
 from kernels.catalog import GATHERS
 from kernels.disassembly import Instruction, MissingDisassembler, disassemble, nvdisasm
 from kernels.elf import Image
+from kernels.kernel import Kernel
 from kernels.lanes import Access, accesses
 
 
@@ -40,17 +41,21 @@ class MachineCode:
 
 
 @functools.cache
-def compiled(arch: str, kernel: str, root: Path | None = None) -> Image:
-    """Return a kernel of the sources below `root` as NVRTC compiles it for `arch`; errors as of `cross.compile_for`."""
+def compiled(arch: str, kernel: Kernel | str, root: Path | None = None) -> Image:
+    """Return a kernel of the sources below `root`, or the gather of that name, as NVRTC compiles it for `arch`.
+
+    Errors: as of `cross.compile_for`.
+    """
     return Image(cross.compile_for(arch, root, kernel).image)
 
 
 @functools.cache
-def machine_code(arch: str, kernel: str, root: Path | None = None) -> MachineCode:
+def machine_code(arch: str, kernel: Kernel | str, root: Path | None = None) -> MachineCode:
     """Return what `compiled` returns, disassembled; errors as of `disassemble` and `accesses` too."""
     skip_without_nvdisasm()
     image = compiled(arch, kernel, root)
-    code = disassemble(image.image)[GATHERS[kernel].symbol]
+    symbol = (GATHERS[kernel] if isinstance(kernel, str) else kernel).symbol
+    code = disassemble(image.image)[symbol]
     return MachineCode(image, code, tuple(accesses(code, dict(image.symbols))))
 
 

@@ -109,6 +109,14 @@ class Wrong(NumpyTarget):
         super().cp_gather_and_upconvert_fp8_kv_cache(src_cache, dst, *others, **more)
         self.spoil(dst)
 
+    def gather_and_maybe_dequant_cache(self, src_cache: Any, dst: Any, *others: Any, **more: Any) -> None:
+        super().gather_and_maybe_dequant_cache(src_cache, dst, *others, **more)
+        self.spoil(dst)
+
+    def merge_attn_states(self, output: Any, *others: Any, **more: Any) -> None:
+        super().merge_attn_states(output, *others, **more)
+        self.spoil(output)
+
     def concat_and_cache_mla(self, kv_c: Any, k_pe: Any, kv_cache: Any, *others: Any, **more: Any) -> None:
         super().concat_and_cache_mla(kv_c, k_pe, kv_cache, *others, **more)
         self.spoil(kv_cache)

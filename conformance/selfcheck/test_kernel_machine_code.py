@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.selfcheck.machine_code import changed, compiled, machine_code, skip_without_nvdisasm
+from conformance.selfcheck.machine_code import MachineCode, changed, compiled, machine_code, skip_without_nvdisasm
 from kernels import cross
 from kernels.cache import BuildError
 from kernels.catalog import GATHERS, KERNELS
 from kernels.disassembly import MissingDisassembler, disassemble, nvdisasm
+from kernels.generic_catalog import GENERIC_GATHERS
+from kernels.kernel import Kernel
+from kernels.merge_catalog import MERGES
 
 pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
 
@@ -26,6 +29,15 @@ TUNED_LOADS = {
 TUNED_STORES = {
     "16-byte store of 512 bytes": 2 * ROWS,
     f"16-byte store of {ROWS} x 128 bytes": 1,
+}
+
+# What a warp of these kernels stores at once.
+ROWS_OF_WARPS = {
+    "generic auto": (GENERIC_GATHERS["auto"], {"4-byte store of 128 bytes"}),
+    "generic fp8": (GENERIC_GATHERS["fp8"], {"4-byte store of 128 bytes"}),
+    "merge bf16": (MERGES["bfloat16"], {"2-byte store of 64 bytes", "4-byte store of 4 bytes"}),
+    "merge f16": (MERGES["float16"], {"2-byte store of 64 bytes", "4-byte store of 4 bytes"}),
+    "merge f32": (MERGES["float32"], {"4-byte store of 128 bytes", "4-byte store of 4 bytes"}),
 }
 
 
@@ -46,8 +58,26 @@ def test_no_kernel_uses_local_memory(arch: str, kernel: str) -> None:
 @pytest.mark.parametrize("kernel", GATHERS)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_no_kernel_touches_memory_but_by_loads_and_stores_that_are_followed_here(arch: str, kernel: str) -> None:
+    assert touching_memory(machine_code(arch, kernel)) == {"LDG", "STG"}
+
+
+def touching_memory(machine: MachineCode) -> set[str]:
     touching = re.compile("LD(?!C)|ST|ATOM|RED|CCTL|U(BLK|TMA|RED)")
-    assert {line.name for line in machine_code(arch, kernel).code if touching.match(line.name)} == {"LDG", "STG"}
+    return {line.name for line in machine.code if touching.match(line.name)}
+
+
+@pytest.mark.parametrize(("kernel", "stores"), ROWS_OF_WARPS.values(), ids=ROWS_OF_WARPS)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_generic_gathers_and_merges_compile_for_every_architecture_and_store_side_by_side(
+    arch: str, kernel: Kernel, stores: set[str]
+) -> None:
+    machine = machine_code(arch, kernel)
+    assert list(machine.image.registers) == [kernel.symbol]
+    assert machine.local_memory() == []
+    assert touching_memory(machine) == {"LDG", "STG"}
+    found = machine.patterns("store")
+    assert found.pop("4-byte store somewhere", 0) <= 4  # the second part of an unrolled loop, as below
+    assert set(found) == stores
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -7,8 +7,15 @@ import pytest
 import torch
 
 from conformance.selfcheck.by_hand import UNTOUCHED, record, row, well_formed
-from conformance.targets.kernels import why_no_device
-from kernels.ops import Operators, cp_gather_and_upconvert_nvfp4_kv_cache
+from conformance.selfcheck.test_kernel_generic import generic_call
+from conformance.selfcheck.test_kernel_merge import merge_call
+from conformance.targets.kernels import HostTarget, why_no_device
+from kernels.ops import (
+    Operators,
+    cp_gather_and_upconvert_nvfp4_kv_cache,
+    gather_and_maybe_dequant_cache,
+    merge_attn_states,
+)
 
 pytestmark = pytest.mark.skipif(why_no_device() is not None, reason=f"no GPU: {why_no_device()}")
 
@@ -112,6 +119,27 @@ def test_arrays_of_two_gpus_are_refused() -> None:
     call["block_table"] = call["block_table"].to("cuda:1")
     with pytest.raises(ValueError, match=r"^block_table: found device cuda:1, expected cuda:0"):
         cp_gather_and_upconvert_nvfp4_kv_cache(**call)
+
+
+@pytest.mark.skipif(bool(HostTarget().unavailable()), reason="the CUDA sources cannot be built for the CPU here")
+@pytest.mark.parametrize("kv_cache_dtype", ["auto", "fp8"])
+def test_records_of_numbers_alike_are_gathered_as_on_the_cpu(kv_cache_dtype: str) -> None:
+    call = generic_call(kv_cache_dtype)
+    raw = call["src_cache"].view(np.uint8)
+    raw[...] = np.random.default_rng(2).integers(0, 256, raw.shape)
+    on_gpu = on_cupy(call)
+    for arguments in (call, on_gpu):
+        gather_and_maybe_dequant_cache(**arguments)
+    assert np.array_equal(on_gpu["dst"].get(), call["dst"])
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_partials_are_merged_in_place_on_a_gpu(kind: torch.dtype) -> None:
+    call = {name: torch.from_numpy(array).cuda() for name, array in merge_call(shape=(70, 3, 100)).items()}
+    call = {name: tensor.to(kind) if tensor.ndim == 3 else tensor for name, tensor in call.items()}
+    merge_attn_states(**{**call, "output": call["prefix_output"], "output_lse": call["prefix_lse"]})
+    assert bool((call["prefix_output"] == 2).all())
+    assert bool((call["prefix_lse"] - np.log(2)).abs().max() < 1e-6)
 
 
 def test_a_receipt_names_the_device_and_what_was_built_for_it() -> None:

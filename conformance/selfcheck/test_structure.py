@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.spec import SPEC, clauses
+from conformance.spec import SPEC, clauses, in_short
 
 ROOT = SPEC.parent
 FLOORS = {
@@ -73,7 +73,7 @@ def test_the_clauses_of_a_chapter_are_numbered_from_one_without_a_gap() -> None:
     for clause in clauses():
         chapter, number = clause.split("-")
         chapters.setdefault(chapter, []).append(int(number))
-    assert " ".join(chapters) == "SCALAR RECORD READ PAGE GATHER TWIN WRITE PLAN SHARD SERVE DEVICE"
+    assert " ".join(chapters) == "SCALAR RECORD READ PAGE GATHER TWIN WRITE PLAN SHARD MERGE ATTEND SERVE DEVICE"
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in chapters.values())
 
 
@@ -91,3 +91,8 @@ def files(floor: str, ending: str) -> list[Path]:
 def test_a_run_that_needs_no_torch_does_not_wait_for_it() -> None:
     code = "import sys, conformance.plugin, conformance.cli; sys.exit('torch' in sys.modules or 'cupy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_clauses_in_a_row_are_named_in_short() -> None:
+    some = ("READ-1", "READ-2", "PLAN-2", "PLAN-3", "PLAN-4", "PLAN-9", "SHARD-10")
+    assert in_short(some) == "READ-1 READ-2 PLAN-2 to PLAN-4 PLAN-9 SHARD-10"

@@ -38,6 +38,17 @@ def test_capabilities_come_from_the_schemas(library: Path) -> None:
     assert target.capabilities == {"gather.nvfp4", "gather.fp8", "gather.fp8.seq_starts"}
 
 
+def test_the_generic_gather_s_released_schema_has_starts_but_no_default(tmp_path: Path) -> None:
+    generic = "gather_and_maybe_dequant_cache"
+    arguments = "Tensor token_to_seq, int num_tokens, str kv_cache_dtype, Tensor scale, Tensor? seq_starts"
+    schema = f"{generic}(Tensor src_cache, Tensor! dst, Tensor block_table, Tensor cu_seq_lens, {arguments}) -> ()"
+    (tmp_path / "_C.so").write_bytes(b"\x7fELF\0" + schema.encode())
+    target = find(f"vllm-ops:{tmp_path / '_C.so'}")
+    assert target.capabilities == {"gather.generic", "gather.generic.seq_starts"}
+    with pytest.raises(Differs, match=r"expected seq_starts last, .*\n  seq_starts has no default"):
+        judge_schema(Judge(target, ["GATHER-15"]), generic)
+
+
 def test_another_profile_may_be_declared(library: Path) -> None:
     assert find(f"vllm-ops:{library}").profile.name == "vllm-0.33"
     older = find(f"vllm-ops-arbitrary-tiles:{library}")

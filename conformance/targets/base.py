@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from conformance.contexts import Context, GatherCall
 from conformance.memory import Memory
+from reference.context_metadata import ContextMetadata
 from reference.profiles import DEFAULT, Profile
 from reference.serving import Serving
 
 GATHER = "gather.nvfp4"
 GATHER_STARTS = "gather.nvfp4.seq_starts"
 GATHER_FP8, GATHER_FP8_STARTS = "gather.fp8", "gather.fp8.seq_starts"
+GATHER_GENERIC, GATHER_GENERIC_STARTS = "gather.generic", "gather.generic.seq_starts"
 WRITE_NVFP4, WRITE_FP8, WRITE_GENERIC = "write.nvfp4", "write.fp8", "write.generic"
 
 PLAN = "plan"
@@ -23,12 +28,16 @@ PLANNING = frozenset({PLAN, PLAN_METADATA, PLAN_DCP, PLAN_WORKSPACE})
 
 SERVE_DISPATCH, SERVE_STARTUP = "serve.dispatch", "serve.startup"
 
+MERGE, ATTEND = "merge", "attend"
+
 WRITES = {"nvfp4_ds_mla": WRITE_NVFP4, "fp8_ds_mla": WRITE_FP8, "auto": WRITE_GENERIC, "fp8": WRITE_GENERIC}
 """What a writer needs for each kv_cache_dtype."""
 
 GATHERS = {
     "nvfp4_ds_mla": (GATHER, GATHER_STARTS, "cp_gather_and_upconvert_nvfp4_kv_cache"),
     "fp8_ds_mla": (GATHER_FP8, GATHER_FP8_STARTS, "cp_gather_and_upconvert_fp8_kv_cache"),
+    "auto": (GATHER_GENERIC, GATHER_GENERIC_STARTS, "gather_and_maybe_dequant_cache"),
+    "fp8": (GATHER_GENERIC, GATHER_GENERIC_STARTS, "gather_and_maybe_dequant_cache"),
 }
 """What a gather needs for each record, without and with seq_starts, and the method that it is."""
 
@@ -45,6 +54,10 @@ class Target:
     """Whether each NaN read must be 0x7FFF, or may be any NaN (SPEC.md READ-6)."""
     profile: Profile = DEFAULT
     """How its writers quantize (SPEC.md WRITE)."""
+    attends: frozenset[str] = frozenset(WRITES)
+    """The kv_cache_dtypes that its loop over chunks serves, if it has one (SPEC.md ATTEND)."""
+    attends_in: Literal["binary32", "bf16"] = "binary32"
+    """What that loop rounds keys, values, weights and partial results to."""
     memory: Memory
     schemas: Mapping[str, str] = MappingProxyType({})
     """By the name of an operator, the schema it is registered with; empty for a target that registers none."""
@@ -90,10 +103,54 @@ class Target:
         """SPEC.md TWIN; needs the capability gather.fp8, and gather.fp8.seq_starts if seq_starts is not None."""
         raise NotImplementedError
 
+    def gather_and_maybe_dequant_cache(
+        self,
+        src_cache: Any,
+        dst: Any,
+        block_table: Any,
+        cu_seq_lens: Any,
+        token_to_seq: Any,
+        num_tokens: int,
+        kv_cache_dtype: str,
+        scale: Any,
+        seq_starts: Any = None,
+    ) -> None:
+        """SPEC.md TWIN-5 to TWIN-9; needs gather.generic, and gather.generic.seq_starts if seq_starts is not None."""
+        raise NotImplementedError
+
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
         """SPEC.md WRITE; needs the capability that WRITES names for kv_cache_dtype."""
+        raise NotImplementedError
+
+    def merge_attn_states(
+        self,
+        output: Any,
+        prefix_output: Any,
+        prefix_lse: Any,
+        suffix_output: Any,
+        suffix_lse: Any,
+        output_lse: Any = None,
+    ) -> None:
+        """SPEC.md MERGE; needs the capability merge."""
+        raise NotImplementedError
+
+    def compute_prefill_context(
+        self,
+        q: npt.NDArray[np.float32],
+        kv_cache: npt.NDArray[Any],
+        kv_cache_dtype: str,
+        scale: float,
+        block_table: npt.NDArray[np.int32],
+        chunked_context: ContextMetadata,
+        kv_b_proj: npt.NDArray[np.float32],
+        softmax_scale: float,
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """SPEC.md ATTEND, the whole loop over chunks; needs the capability attend.
+
+        NumPy arrays, whatever the target's memory is; the workspace is the target's own. Returns output and LSE.
+        """
         raise NotImplementedError
 
     def plan_mla_context_chunks(

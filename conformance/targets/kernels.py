@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from conformance.memory import ArrayMemory, Memory
-from conformance.targets.base import GATHER, GATHER_FP8, GATHER_FP8_STARTS, GATHER_STARTS, WRITES, Target
+from conformance.targets.base import (
+    GATHER,
+    GATHER_FP8,
+    GATHER_FP8_STARTS,
+    GATHER_GENERIC,
+    GATHER_GENERIC_STARTS,
+    GATHER_STARTS,
+    MERGE,
+    WRITES,
+    Target,
+)
 from kernels.catalog import DEFAULT
 from kernels.ops import Operators
 from kernels.quantization import Quantization
@@ -23,7 +33,15 @@ class KernelTarget(Target):
     With a parameter, as in `host:DIR` and `cuda-plain:DIR`, the sources come from another folder.
     """
 
-    capabilities = frozenset({GATHER, GATHER_STARTS, GATHER_FP8, GATHER_FP8_STARTS, *WRITES.values()})
+    capabilities = frozenset(
+        {
+            *(GATHER, GATHER_STARTS),
+            *(GATHER_FP8, GATHER_FP8_STARTS),
+            *(GATHER_GENERIC, GATHER_GENERIC_STARTS),
+            *WRITES.values(),
+            MERGE,
+        }
+    )
 
     def __init__(self, place: str, memory: Memory, sources: str | None, kernel: str, profile: Profile) -> None:
         """`sources` is a folder with cuda/ and host/ as in kernels/, or None for the project's own."""
@@ -54,6 +72,35 @@ class KernelTarget(Target):
         self.operators.cp_gather_and_upconvert_fp8_kv_cache(
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
+
+    def gather_and_maybe_dequant_cache(
+        self,
+        src_cache: Any,
+        dst: Any,
+        block_table: Any,
+        cu_seq_lens: Any,
+        token_to_seq: Any,
+        num_tokens: int,
+        kv_cache_dtype: str,
+        scale: Any,
+        seq_starts: Any = None,
+    ) -> None:
+        """See Target."""
+        self.operators.gather_and_maybe_dequant_cache(
+            src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
+        )
+
+    def merge_attn_states(
+        self,
+        output: Any,
+        prefix_output: Any,
+        prefix_lse: Any,
+        suffix_output: Any,
+        suffix_lse: Any,
+        output_lse: Any = None,
+    ) -> None:
+        """See Target."""
+        self.operators.merge_attn_states(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
 
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any

@@ -9,17 +9,31 @@ from typing import Any, Literal
 import numpy as np
 
 from conformance.memory import ArrayMemory, TorchMemory
-from conformance.targets.base import GATHER, GATHER_FP8, GATHER_FP8_STARTS, GATHER_STARTS, PLANNING, WRITES, Target
-from reference import chunks, context_metadata, gather, workspace, writing
+from conformance.targets.base import (
+    ATTEND,
+    GATHER,
+    GATHER_FP8,
+    GATHER_FP8_STARTS,
+    GATHER_GENERIC,
+    GATHER_GENERIC_STARTS,
+    GATHER_STARTS,
+    MERGE,
+    PLANNING,
+    WRITES,
+    Target,
+)
+from reference import chunks, context, context_metadata, gather, merging, workspace, writing
 from reference.profiles import DEFAULT, Profile
 from reference.shards import Sharding
+
+EVERY_GATHER = frozenset({GATHER, GATHER_STARTS, GATHER_FP8, GATHER_FP8_STARTS, GATHER_GENERIC, GATHER_GENERIC_STARTS})
 
 
 class NumpyTarget(Target):
     """The golden model itself."""
 
     name = "numpy"
-    capabilities = frozenset({GATHER, GATHER_STARTS, GATHER_FP8, GATHER_FP8_STARTS, *WRITES.values(), *PLANNING})
+    capabilities = frozenset({*EVERY_GATHER, *WRITES.values(), *PLANNING, MERGE, ATTEND})
 
     def __init__(self, *, profile: Profile = DEFAULT) -> None:
         """NumPy arrays on the CPU."""
@@ -50,11 +64,55 @@ class NumpyTarget(Target):
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
 
+    def gather_and_maybe_dequant_cache(
+        self,
+        src_cache: Any,
+        dst: Any,
+        block_table: Any,
+        cu_seq_lens: Any,
+        token_to_seq: Any,
+        num_tokens: int,
+        kv_cache_dtype: str,
+        scale: Any,
+        seq_starts: Any = None,
+    ) -> None:
+        """See Target."""
+        gather.gather_and_maybe_dequant_cache(
+            src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
+        )
+
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
         """See Target."""
         writing.concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale, self.profile)
+
+    def compute_prefill_context(
+        self,
+        q: Any,
+        kv_cache: Any,
+        kv_cache_dtype: str,
+        scale: float,
+        block_table: Any,
+        chunked_context: Any,
+        kv_b_proj: Any,
+        softmax_scale: float,
+    ) -> tuple[Any, Any]:
+        """See Target."""
+        rows = context.gather_from(kv_cache, kv_cache_dtype, scale, block_table)
+        return context.compute_prefill_context(q, rows, chunked_context, kv_b_proj, softmax_scale)
+
+    def merge_attn_states(
+        self,
+        output: Any,
+        prefix_output: Any,
+        prefix_lse: Any,
+        suffix_output: Any,
+        suffix_lse: Any,
+        output_lse: Any = None,
+    ) -> None:
+        """See Target."""
+        merging.merge_attn_states(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
 
     def plan_mla_context_chunks(
         self,
@@ -104,7 +162,7 @@ class TorchTarget(Target):
     """The second model, on the CPU or, as `torch:cuda`, on a GPU."""
 
     is_gpu_code = False  # a model may allocate, wait and look at numbers, wherever its arrays lie
-    capabilities = frozenset({GATHER, GATHER_STARTS, *WRITES.values()})
+    capabilities = frozenset({*EVERY_GATHER, *WRITES.values(), MERGE, ATTEND})
 
     def __init__(self, device: str = "cpu", *, profile: Profile = DEFAULT) -> None:
         """`device` is torch's name of it."""
@@ -142,6 +200,35 @@ class TorchTarget(Target):
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
 
+    def cp_gather_and_upconvert_fp8_kv_cache(
+        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
+    ) -> None:
+        """See Target."""
+        from reference import torch_twins
+
+        torch_twins.cp_gather_and_upconvert_fp8_kv_cache(
+            src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
+        )
+
+    def gather_and_maybe_dequant_cache(
+        self,
+        src_cache: Any,
+        dst: Any,
+        block_table: Any,
+        cu_seq_lens: Any,
+        token_to_seq: Any,
+        num_tokens: int,
+        kv_cache_dtype: str,
+        scale: Any,
+        seq_starts: Any = None,
+    ) -> None:
+        """See Target."""
+        from reference import torch_twins
+
+        torch_twins.gather_and_maybe_dequant_cache(
+            src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
+        )
+
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
@@ -149,3 +236,41 @@ class TorchTarget(Target):
         from reference import torch_writer
 
         torch_writer.concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale, self.profile)
+
+    def compute_prefill_context(
+        self,
+        q: Any,
+        kv_cache: Any,
+        kv_cache_dtype: str,
+        scale: float,
+        block_table: Any,
+        chunked_context: Any,
+        kv_b_proj: Any,
+        softmax_scale: float,
+    ) -> tuple[Any, Any]:
+        """See Target."""
+        import torch
+
+        from reference import torch_context
+
+        bf16 = kv_cache.dtype == np.uint16
+        cache = torch.from_numpy(kv_cache.view(np.int16)).view(torch.bfloat16) if bf16 else torch.from_numpy(kv_cache)
+        queries, table, weights = (torch.from_numpy(a).to(self.device) for a in (q, block_table, kv_b_proj))
+        output, lse = torch_context.compute_prefill_context(
+            queries, cache.to(self.device), kv_cache_dtype, scale, table, chunked_context, weights, softmax_scale
+        )
+        return output.cpu().numpy(), lse.cpu().numpy()
+
+    def merge_attn_states(
+        self,
+        output: Any,
+        prefix_output: Any,
+        prefix_lse: Any,
+        suffix_output: Any,
+        suffix_lse: Any,
+        output_lse: Any = None,
+    ) -> None:
+        """See Target."""
+        from reference import torch_merging
+
+        torch_merging.merge_attn_states(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)

@@ -1,7 +1,7 @@
 // The gather of fp8_ds_mla records into bf16 rows, SPEC.md chapter TWIN: a warp takes a row, a lane pairs of elements.
 #include <cuda_bf16.h>
-#include <cuda_fp8.h>
 
+#include "e4m3.cuh"
 #include "gather_row.cuh"
 #include "nvfp4_record.cuh"
 
@@ -13,11 +13,6 @@ constexpr int kRope = kTileScales + kKvLoraRank / kTile * static_cast<int>(sizeo
 
 static_assert(kTile % 2 == 0, "no pair straddles two tiles");
 static_assert(kTileScales == 512 && kRope == 528 && kRope + 2 * kQkRopeHeadDim == 656, "WRITE-16");
-
-// The low byte's number in x, the high byte's in y.
-__device__ inline float2 e4m3_values(unsigned short bytes) {
-    return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2(bytes, __NV_E4M3)));
-}
 
 }  // namespace fp8_ds_mla
 

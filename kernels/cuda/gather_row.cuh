@@ -27,22 +27,30 @@ __device__ inline long long owner_of(const int* workspace_starts, long long num_
     return first - 1;  // GATHER-1
 }
 
-// False for a warp without a row.
-__device__ inline bool find_row(const GatherArgs& args, Row& found) {
-    const long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
-    if (row >= args.num_rows) return false;  // GATHER-5
+__device__ inline long long row_of_warp() {
+    return static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
+}
 
-    const long long owner = owner_of(args.workspace_starts, args.num_requests, row);
-    if (owner < 0) return false;
-
+// The row with the number `row`, which belongs to the request `owner`.
+__device__ inline Row row_of(const GatherArgs& args, long long row, long long owner) {
     const long long start = args.seq_starts == nullptr ? 0 : args.seq_starts[owner];  // GATHER-2, GATHER-3
     const long long token = row - args.workspace_starts[owner] + start;  // GATHER-2
     const long long column = token / args.block_size;  // PAGE-1
     const long long slot = token % args.block_size;  // PAGE-1
     const long long block = args.block_table[owner * args.table_row_stride + column];  // PAGE-1, GATHER-8
     const long long offset = block * args.cache_block_stride + slot * args.cache_record_stride;  // PAGE-2, GATHER-9
-    found.record = args.src_cache + offset;
-    found.out = args.dst + row * args.dst_row_stride;  // GATHER-8
+    return {args.src_cache + offset, args.dst + row * args.dst_row_stride};  // GATHER-8
+}
+
+// False for a warp without a row.
+__device__ inline bool find_row(const GatherArgs& args, Row& found) {
+    const long long row = row_of_warp();
+    if (row >= args.num_rows) return false;  // GATHER-5
+
+    const long long owner = owner_of(args.workspace_starts, args.num_requests, row);
+    if (owner < 0) return false;
+
+    found = row_of(args, row, owner);
     return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <vector_types.h>
 
+#include <cmath>
 #include <cstring>
 
 // Byte i of the result is byte `selector nibble i` of the eight bytes of a (0 to 3) and b (4 to 7).
@@ -21,6 +22,9 @@ template <class T>
 void __stcs(T* address, T value) {
     *address = value;
 }
+
+// Lanes run in turn, so that what the last one does comes after all that the others do.
+inline void __syncwarp() {}
 
 // Operations that round once, to nearest; without -ffp-contract=off a compiler could merge them with others.
 inline float __fdiv_rn(float a, float b) { return a / b; }

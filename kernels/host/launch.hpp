@@ -1,6 +1,7 @@
 // Just enough of CUDA's execution model to run a kernel as ordinary C++: each thread of each block in turn.
 //
-// It suits kernels in which no thread waits for another: no barriers, no shuffles, no shared memory.
+// It suits kernels in which no thread waits for a later one: no shuffles, no shared memory, and a barrier only where what
+// comes behind it is for the last lane.
 #pragma once
 
 #include <vector_types.h>

@@ -32,15 +32,21 @@ PINNED: dict[str, Any] = {"PIN_MEMORY": False, "is_pin_memory_available": lambda
 """What says whether memory of the host is pinned, and how it says no. 0.30.0 and 0.33.0 have the constant, 0.32.0 only
 the function and in some modules a constant made of it. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
-OPERATORS = "_C_cache_ops"
-"""The namespace of the cache operators in torch.ops; tried on 0.33.0."""
+OPERATORS = ("_C_cache_ops", "_C")
+"""The namespaces of the operators in torch.ops; tried on 0.33.0."""
 
 
 def operator(name: str) -> Any:
-    """A registered cache operator; None if there is none of that name."""
+    """A registered operator; None if there is none of that name."""
     import torch
 
-    return getattr(getattr(torch.ops, OPERATORS), name, None)
+    found = (getattr(getattr(torch.ops, namespace), name, None) for namespace in OPERATORS)
+    return next((operator for operator in found if operator is not None), None)
+
+
+def arguments(name: str) -> list[str]:
+    """The arguments of a registered operator."""
+    return [argument.name for argument in operator(name).default._schema.arguments]
 
 
 def pinning() -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -107,6 +113,9 @@ GATHER_SITES = {
 TOPK_WORKSPACE = "prefill_bf16_workspace"
 """The attribute in which a layer of sparse_topk keeps its workspace; 0.32.0 and 0.33.0 ask the workspace
 manager for one at each call. Tried on 0.30.0, 0.32.0, 0.33.0."""
+
+MERGING = [("vllm.v1.attention.ops.merge_attn_states", "merge_attn_states")]
+"""What merges two partial results. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 GATHER_OPERATORS = "ops"
 """What the modules of GATHER_SITES call the module of operators. Tried on 0.30.0, 0.32.0, 0.33.0."""

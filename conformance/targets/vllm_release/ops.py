@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from conformance.memory import TorchMemory
-from conformance.targets.base import GATHERS, WRITES, Target
+from conformance.targets.base import GATHERS, MERGE, WRITES, Target
 from conformance.targets.vllm_release import names
 from reference.profiles import DEFAULT, Profile
 
-WRITER = "concat_and_cache_mla"
-OPERATORS = (*(operator for _, _, operator in GATHERS.values()), WRITER)
+WRITER, MERGER = "concat_and_cache_mla", "merge_attn_states"
+OPERATORS = (*dict.fromkeys(operator for _, _, operator in GATHERS.values()), WRITER, MERGER)
 
 
 class CompiledOperators(Target):
@@ -40,7 +40,8 @@ class CompiledOperators(Target):
         for bare, with_starts, operator in GATHERS.values():
             if operator in self.schemas:
                 found |= {bare, with_starts} if "seq_starts" in self.schemas[operator] else {bare}
-        return frozenset(found | set(WRITES.values() if WRITER in self.schemas else ()))
+        found |= set(WRITES.values() if WRITER in self.schemas else ())
+        return frozenset(found | ({MERGE} if MERGER in self.schemas else set()))
 
     def operator_hindrance(self, capability: str) -> str | None:
         """That the library cannot be loaded, or the operator's own refusal of this device."""
@@ -83,11 +84,41 @@ class CompiledOperators(Target):
         operator = self._operator("cp_gather_and_upconvert_fp8_kv_cache")
         operator(src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
 
+    def gather_and_maybe_dequant_cache(
+        self,
+        src_cache: Any,
+        dst: Any,
+        block_table: Any,
+        cu_seq_lens: Any,
+        token_to_seq: Any,
+        num_tokens: int,
+        kv_cache_dtype: str,
+        scale: Any,
+        seq_starts: Any = None,
+    ) -> None:
+        """See Target; seq_starts is handed on always, as the released operator has no default for it."""
+        operator = self._operator("gather_and_maybe_dequant_cache")
+        operator(src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts)
+
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
         """See Target."""
         self._operator(WRITER)(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
+
+    def merge_attn_states(
+        self,
+        output: Any,
+        prefix_output: Any,
+        prefix_lse: Any,
+        suffix_output: Any,
+        suffix_lse: Any,
+        output_lse: Any = None,
+    ) -> None:
+        """See Target; the released operator has output_lse second, and two more arguments that may be None."""
+        more = names.arguments(MERGER)[6:]
+        operator = self._operator(MERGER)
+        operator(output, output_lse, prefix_output, prefix_lse, suffix_output, suffix_lse, *(None for _ in more))
 
     @cached_property
     def why_not_loaded(self) -> str | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from conformance.generation import Geometry, realize
+from conformance.generics import LAYOUTS, over
 from conformance.judge import Crashed, Judge
 from conformance.observe import TargetError, observe
 from conformance.targets.base import GATHERS, WRITES, Target
-from conformance.twins import as_twin
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write
 from conformance.writes import observe_write
@@ -30,7 +30,7 @@ def _call(target: Target, capability: str) -> None:
     for name, (bare, _, _) in GATHERS.items():
         if capability.startswith(bare):
             case = realize(Geometry(16, (3,), None), seed=1)
-            observe(target, case if name == "nvfp4_ds_mla" else as_twin(case), POISONS[0])
+            observe(target, over(case, LAYOUTS[name]), POISONS[0])
             return
     for form, needed in WRITES.items():
         if capability == needed:

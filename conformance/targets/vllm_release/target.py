@@ -9,6 +9,7 @@ from typing import Any
 
 from conformance.memory import ArrayMemory, Memory
 from conformance.targets.vllm_release import names
+from conformance.targets.vllm_release.attending import Attending
 from conformance.targets.vllm_release.metadata import Metadata
 from conformance.targets.vllm_release.ops import CompiledOperators, installed_library, torch_memory
 from conformance.targets.vllm_release.planning import Planning
@@ -16,7 +17,7 @@ from conformance.targets.vllm_release.serving import Dispatching
 from conformance.targets.vllm_release.startup import Starting
 
 
-class VllmTarget(Planning, Metadata, Dispatching, Starting, CompiledOperators):
+class VllmTarget(Planning, Metadata, Dispatching, Attending, Starting, CompiledOperators):
     """vLLM, as far as it runs on this machine: its Python anywhere, its compiled operators on a GPU."""
 
     name = "vllm"
@@ -32,13 +33,14 @@ class VllmTarget(Planning, Metadata, Dispatching, Starting, CompiledOperators):
     @cached_property
     def memory(self) -> Memory:  # type: ignore[override]
         """torch tensors, if there is an operator to hand them to."""
-        return torch_memory() if self.library else ArrayMemory()
+        return torch_memory() if self.library or self.attend_capabilities() else ArrayMemory()
 
     @property
     def capabilities(self) -> frozenset[str]:  # type: ignore[override]
         """What was found."""
         planned = self.planning_capabilities() | self.metadata_capabilities()
-        return planned | self.dispatch_capabilities() | self.startup_capabilities() | self.operator_capabilities()
+        served = self.dispatch_capabilities() | self.attend_capabilities() | self.startup_capabilities()
+        return planned | served | self.operator_capabilities()
 
     def unavailable(self) -> str | None:
         """See Target."""
@@ -49,7 +51,7 @@ class VllmTarget(Planning, Metadata, Dispatching, Starting, CompiledOperators):
 
     def hindrance(self, capability: str) -> str | None:
         """See Target."""
-        if capability in self.operator_capabilities():
+        if capability in self.operator_capabilities() - self.attend_capabilities():
             return self.operator_hindrance(capability)
         return self.metadata_hindrance(capability)
 
@@ -68,5 +70,5 @@ class VllmTarget(Planning, Metadata, Dispatching, Starting, CompiledOperators):
     def receipt(self) -> dict[str, Any]:
         """See Target."""
         planned = {**self.planning_receipt(), **self.metadata_receipt()}
-        served = {**self.dispatch_receipt(), **self.startup_receipt()}
+        served = {**self.dispatch_receipt(), **self.attend_receipt(), **self.startup_receipt()}
         return {"vllm": self.describe(), **planned, **served, **self.operator_receipt()}
