@@ -47,6 +47,11 @@ def with_width(width: int) -> Change:
     return change
 
 
+def of_the_other_width(p: Placement) -> Placement:
+    """Zeros of 512 elements a row instead of 576, or the other way round."""
+    return with_width(576 + 512 - p.data.shape[-1])(p)
+
+
 def with_shape(*shape: int) -> Change:
     """Zeros of another shape."""
     return lambda p: replace(p, data=np.zeros(shape, p.data.dtype), strides=_contiguous(shape))
@@ -119,6 +124,7 @@ MALFORMED_GENERIC = (
     *_OF_ANY_GATHER,
     Malformed("src_cache", "of records of 352 bytes", with_width(352)),
     Malformed("src_cache", "of records of 64 elements", with_width(64)),
+    Malformed("dst", "of rows of the other width", of_the_other_width),
     Malformed("cu_seq_lens", "int64", as_type(np.int64)),
     Malformed("cu_seq_lens", "of rank 2", with_shape(4, 1)),
     Malformed("cu_seq_lens", "of no entry", with_shape(0)),

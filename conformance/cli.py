@@ -1,4 +1,4 @@
-"""The command line: `python -m conformance targets | bench | bench-plans | identify | histogram | capacity`."""
+"""The command line: `python -m conformance targets`, and its like."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from conformance.capacity import show_capacities
 from conformance.histogram import show
 from conformance.identify.report import report
 from conformance.judge import Crashed, Differs, Unsupported
+from conformance.profiles import PROFILES
 from conformance.targets.base import Target
 from conformance.targets.registry import BUILT_IN, UnknownTarget, find, installed, resolve
 
@@ -113,6 +114,39 @@ def identify(
     contradicts the nearest one or two targets disagree, 125 if a target cannot be asked.
     """
     raise typer.Exit(report(_find(target), Console(soft_wrap=True, highlight=False)))
+
+
+@app.command()
+def faults(
+    name: Annotated[
+        list[str] | None, typer.Argument(metavar="FAULT", help="Judge these alone, and write nothing.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="How much the gate generates: quick, ci or nightly.")] = "ci",
+) -> None:
+    """Judge every fault and every mutant by the gate's own tests, and write docs/faults.md and docs/faults.json.
+
+    The exit code is 1 if one of them survives. It may take an hour.
+    """
+    from conformance.faults.command import judge_all, judge_some  # which import most of the suite
+
+    if profile not in PROFILES:
+        raise typer.BadParameter(f"found {profile}; allowed are {', '.join(PROFILES)}", param_hint="--profile")
+    console = Console(soft_wrap=True, highlight=False)
+    try:
+        raise typer.Exit(judge_some(name, profile, console) if name else judge_all(profile, console))
+    except KeyError as error:
+        raise typer.BadParameter(str(error.args[0]), param_hint="FAULT") from error
+
+
+@app.command()
+def spec() -> None:
+    """Print each clause of SPEC.md with the tests that judge it and the faults that break it.
+
+    The exit code is 1 for a clause without a test or without a fault, and for a test marked with an unknown clause.
+    """
+    from conformance.faults.command import show_clauses
+
+    raise typer.Exit(show_clauses(Console(soft_wrap=True, highlight=False)))
 
 
 @app.command()

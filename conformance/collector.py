@@ -78,6 +78,8 @@ class Collector:
             terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
             if unbound := _unbound(targets_of(self.config)[name]):
                 terminalreporter.write_line(f"  what does not bind it: {', '.join(unbound)}")
+            if targets_of(self.config)[name].slow and self.gate.profile == "quick":
+                terminalreporter.write_line("  it is slow: profile quick leaves out what is marked long")
             for verdict, reason, tests in self.gate.unjudged(name):
                 terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
             judged = {clause for outcome in self.gate.of(name) for clause in outcome.clauses}

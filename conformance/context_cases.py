@@ -24,7 +24,7 @@ NAMED = {
     "no context beside a little": ContextCase((0, 5, 0), (2, 3, 1), 4, 8, seed=4, origin="sglang 22291"),
     "a little beside no context": ContextCase((5, 0), (3, 2), 4, 4, seed=5, origin="flashinfer 3047"),
     "requests without context everywhere": ContextCase((0, 70, 0, 0, 5, 130, 0), (1, 2, 3, 4, 3, 2, 1), 16, 64, seed=6),
-    "blocks of one record": ContextCase((17, 40, 3), (2, 5, 1), 1, 23, seed=7),
+    "blocks of one record": ContextCase((17, 300, 3), (2, 5, 1), 1, 123, seed=7),
     "blocks of 1,000 records": ContextCase((1001, 37, 2000), (2, 1, 3), 1000, 2047, seed=8),
     "four heads, values smaller than keys": ContextCase(
         (300, 45), (3, 4), 64, 128, heads=4, qk_nope_head_dim=24, v_head_dim=8, seed=9
@@ -35,6 +35,18 @@ NAMED = {
     "one token": ContextCase((1,), (1,), 1, 1, seed=11),
     "a continuation that ends with its chunk's first row": ContextCase((65, 40, 7), (4, 3, 5), 16, 64, seed=12),
     "one request in pieces of one token": ContextCase((5, 3), (2, 3), 1, 1, aligned=False, seed=13),
+    "scores that no exponential holds, of either sign": ContextCase(
+        (1, 150, 1, 40, 1, 2), (2, 4, 3, 2, 3, 1), 16, 32, largest_score=2048, seed=21
+    ),
+    "many query tokens, five heads of a real size": ContextCase(
+        (70, 20), (131, 2), 16, 48, heads=5, qk_nope_head_dim=128, v_head_dim=128, seed=15
+    ),
+    "140 requests in one chunk": ContextCase(
+        tuple(1 + 7 * r % 5 for r in range(140)), tuple(1 + r % 2 for r in range(140)), 4, 512, seed=16
+    ),
+    "requests without query tokens between others and behind them": ContextCase(
+        (70, 0, 5, 0, 0, 0, 0, 0), (3, 0, 2, 0, 1, 2, 1, 0), 16, 64, seed=17
+    ),
 }
 """By what is unusual about them."""
 

@@ -19,11 +19,8 @@ from reference.writing import FORMATS, LATENT, ROPE, records_of
 Cells = npt.NDArray[Any]
 """Records: bytes, or bf16 encodings for "auto"."""
 
-SCALE = 0.0625 * 1.171875
-"""What "fp8" divides by: no power of two, so that products are rounded."""
-
-LARGEST_SCORE = 16
-"""softmax_scale is chosen so that scores stay below it: more would make one key all that counts."""
+SCALE = float.fromhex("0x1.2d0ed4p-4")
+"""What "fp8" divides by: no power of two, so that products are rounded, and no bf16 either."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,9 @@ def _finite_fp8_ds_mla(random: Random, tokens: int) -> Cells:
 
 
 def _finite_bf16(random: Random, shape: tuple[int, ...]) -> Bf16Bits:
-    """Any sign and significand, magnitudes from 2^-8 to 2^8."""
+    """Any sign and significand, magnitudes from 2^-15 to 2^17, more than binary16 holds."""
     drawn = np.frombuffer(random.bytes((*shape, 2)).tobytes(), "<u2").reshape(shape)
-    return (drawn & 0x807F | (119 + (drawn >> 7 & 15)) << 7).astype("<u2")
+    return (drawn & 0x807F | (112 + (drawn >> 7 & 31)) << 7).astype("<u2")
 
 
 FINITE_BYTES: dict[str, Callable[[Random, int], Cells]] = {

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from conformance.faults.catalogue import Fault
+from conformance.faults.diagnosis import Explanation
 from conformance.observe import Observation
 from fixtures.cases import GatherCase
 from reference.records import Field
 from reference.scalars import Bf16Bits, f32_from_bf16
+
+SENTENCES, NAMES = 6, 12
+"""How many explanations are told with a sentence, and how many more by name."""
 
 
 def mismatch_lines(case: GatherCase, expected: Bf16Bits, seen: Observation, wrong: npt.NDArray[np.bool_]) -> list[str]:
@@ -68,10 +71,23 @@ def bits_text(bits: int) -> str:
     return f"0x{bits:04X} {'NaN' if value != value else f'{value:+g}'}"
 
 
-def fault_lines(faults: Sequence[Fault]) -> list[str]:
-    """The known faults that predict the whole of dst bit for bit."""
-    named = [f"explained exactly by: {fault.sentence} (fault {fault.name})" for fault in faults]
+def fault_lines(explanations: Sequence[Explanation]) -> list[str]:
+    """The known faults that predict dst bit for bit, all of it or, if none does, most of its rows."""
+    named = [
+        f"{_how_far(each)}: {each.sentence} ({'faults' if len(each.faults) > 1 else 'fault'} {each.name})"
+        for each in explanations[:SENTENCES]
+    ]
+    more = [each.name for each in explanations[SENTENCES:]]
+    if more:
+        named.append(f"and by {_few(more[:NAMES], len(more))}")
     return named or ["no known fault explains it"]
+
+
+def _how_far(explanation: Explanation) -> str:
+    if explanation.exact:
+        return "explained exactly by"
+    share = 100 * explanation.rows // explanation.of
+    return f"no known fault explains it all; {share} % of the {explanation.of:,} rows are explained by"
 
 
 def stray_lines(case: GatherCase, seen: Observation) -> list[str]:

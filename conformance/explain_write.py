@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -9,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.explain import bits_text
-from conformance.identify.traits import ORDERS, Traits, every_combination, nearest_named, records_of
+from conformance.faults.defect import Defect
+from conformance.identify.traits import CHOICES, ORDERS, Traits, every_combination, nearest_named, records_of
 from fixtures.placement import Poison
 from fixtures.write_cases import WriteCase
 from reference.profiles import PROFILES
-from reference.records import NVFP4_DS_MLA
+from reference.records import NVFP4_DS_MLA, Field
 from reference.scalars import E2M1, E4M3
 
 Image = npt.NDArray[Any]
@@ -35,6 +37,12 @@ def mismatch_lines(case: WriteCase, expected: Image, got: Image, poison: Poison)
     if (expected == case.blank(poison)).all():
         return [*lines, "no token has a slot here: nothing was to be written"]
     return [*lines, *_profiles(case, got, poison, int(tokens[0]) if len(tokens) else None)]
+
+
+def fault_lines(faults: Sequence[Defect]) -> list[str]:
+    """The known faults that leave every byte as it was found."""
+    named = [f"explained exactly by: {fault.sentence} (fault {fault.name})" for fault in faults]
+    return named or ["no known fault explains it, of those that were tried"]
 
 
 def _where(case: WriteCase, tokens: npt.NDArray[np.int64], block: int, record: int) -> str:
@@ -81,19 +89,23 @@ def _profiles(case: WriteCase, got: Image, poison: Poison, token: int | None) ->
         return [f"exactly what profile {profile.name} writes" for profile in named]
     if case.kv_cache_dtype == "fp8_ds_mla" or token is None:
         return []
-    fitting = (traits for order in ORDERS for traits in every_combination(order) if _fits(traits, case, got, token))
+    one = np.array([token])
+    ropes = {rope for rope in CHOICES["rope"] if _fits(Traits(rope=rope), case, got, one, NVFP4_DS_MLA.rope)}
+    combinations = (traits for order in ORDERS for traits in every_combination(order) if traits.rope in ropes)
+    everyone = np.flatnonzero(case.held_slots >= 0)
+    fitting = (traits for traits in combinations if all(_fits(traits, case, got, each) for each in (one, everyone)))
     told = [f"exactly what profile {name} writes with {what}" for name, what in map(_told, islice(fitting, 1))]
     return told or ["no combination of known rules writes this"]
 
 
-def _fits(traits: Traits, case: WriteCase, got: Image, token: int) -> bool:
-    """Whether traits predict every record, that of one token first, since there are many traits to try."""
-    records, slots = got.reshape(-1, case.format.width), case.held_slots
-    for tokens in (np.array([token]), np.flatnonzero(slots >= 0)):
-        predicted = records_of(traits, case.kv_c[tokens], case.k_pe[tokens], case.scale)
-        if (predicted != records[slots[tokens]]).any():
-            return False
-    return True
+def _fits(
+    traits: Traits, case: WriteCase, got: Image, tokens: npt.NDArray[np.int64], part: Field | None = None
+) -> bool:
+    """Whether traits predict the records of some tokens, or a part of them."""
+    place = slice(part.offset, part.end) if part else slice(None)
+    predicted = records_of(traits, case.kv_c[tokens], case.k_pe[tokens], case.scale)
+    observed = got.reshape(-1, case.format.width)[case.held_slots[tokens]]
+    return bool((predicted[:, place] == observed[:, place]).all())
 
 
 def _told(traits: Traits) -> tuple[str, str]:

@@ -61,8 +61,8 @@ def with_spare_rows(case: GatherCase, count: int) -> GatherCase:
 
 
 def every_bf16(layout: RecordLayout) -> GatherCase:
-    """Each element meets every bf16, for records that hold bf16."""
-    row, element = np.arange(65_536)[:, None], np.arange(layout.row)
+    """Each element meets every bf16, for records that hold bf16, in a few rows more than 2^16."""
+    row, element = np.arange(65_603)[:, None], np.arange(layout.row)
     return _rows_of(((row + 1021 * element) % 65_536).astype("<u2").view(np.uint8), layout, "every bf16")
 
 

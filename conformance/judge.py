@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 
 from conformance.explain import fault_lines, mismatch_lines, stray_lines
-from conformance.faults.catalogue import Fault
-from conformance.faults.diagnosis import explain
+from conformance.faults.diagnosis import Explanation, explain
 from conformance.observe import Observation, TargetError, observe, patterns, wrong_elements
 from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
@@ -20,10 +20,31 @@ from reference.scalars import Bf16Bits
 class Differs(AssertionError):
     """A target did not do what SPEC.md says; the text says where, `explained_by` which faults predict it exactly."""
 
-    def __init__(self, text: str, explained_by: Sequence[str] = ()) -> None:
-        """`text` is what a person reads."""
+    def __init__(
+        self,
+        text: str,
+        explained_by: Sequence[str] = (),
+        diagnose: Callable[[], Sequence[Explanation]] | None = None,
+        rest: Sequence[str] = (),
+    ) -> None:
+        """`text` is what a person reads; then, if somebody is to look for faults, what `diagnose` finds, and `rest`."""
         super().__init__(text)
-        self.explained_by = tuple(explained_by)
+        self._known, self._diagnose, self._rest = tuple(explained_by), diagnose, rest
+
+    @cached_property
+    def explanations(self) -> tuple[Explanation, ...]:
+        """What is known to write the same; looked for when first asked, since most failures are only shrunk."""
+        return tuple(self._diagnose()) if self._diagnose else ()
+
+    @property
+    def explained_by(self) -> tuple[str, ...]:
+        """The names of the faults, or pairs of faults, that predict it exactly."""
+        return self._known + tuple(each.name for each in self.explanations if each.exact)
+
+    def __str__(self) -> str:
+        """Text, faults, and the rest."""
+        text = super().__str__()
+        return "\n  ".join([text, *fault_lines(self.explanations), *self._rest]) if self._diagnose else text
 
 
 class Crashed(AssertionError):
@@ -96,17 +117,18 @@ class Judge:
     def compare(self, case: GatherCase, expected: Bf16Bits, seen: Observation) -> None:
         """Raise Differs for a wrong element, a stray write or a changed input."""
         lines: list[str] = []
-        faults: list[Fault] = []
         written, others = seen.dst[: len(expected)], seen.dst[len(expected) :]
         if (others != seen.poison.dst).any():
             lines.append("dst was written " + ("behind its T rows" if case.batch_size else "although R = 0"))
         wrong = wrong_elements(expected, written, self.target.nan, case.layout)
-        if wrong.any():
-            faults = explain(case, seen)
-            lines += [*mismatch_lines(case, expected, seen, wrong), *fault_lines(faults)]
-        lines += stray_lines(case, seen)
-        if lines:
-            raise Differs(self.text("differs", [*lines, repr(case)]), [fault.name for fault in faults])
+        diagnose = partial(explain, case, seen) if wrong.any() else None
+        if diagnose:
+            lines += mismatch_lines(case, expected, seen, wrong)
+        rest = [*stray_lines(case, seen), repr(case)]
+        if diagnose:
+            raise Differs(self.text("differs", lines), diagnose=diagnose, rest=rest)
+        if lines or len(rest) > 1:
+            raise Differs(self.text("differs", [*lines, *rest]))
 
     def crashed(self, case: object, error: TargetError) -> Crashed:
         """The verdict on a target that raised on a legal case."""

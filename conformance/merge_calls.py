@@ -31,16 +31,21 @@ from fixtures.placement import POISONS, Placement
 from reference.merging import merge, numbers
 
 Change = Callable[[Placement], Placement]
+OTHER_LSES = ("suffix_lse", "output_lse")
 
 
 @dataclass(frozen=True)
 class MalformedMerge:
-    """A malformed call: the argument that is changed, what it is instead, how, and who may be named."""
+    """A malformed call: the argument that is changed, what it is instead, how, and who may be named.
+
+    `also` are changed likewise, so that no two arguments disagree.
+    """
 
     argument: str
     found: str
     change: Change
     named: frozenset[str]
+    also: tuple[str, ...] = ()
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -64,12 +69,18 @@ def _with_strides(*strides: int) -> Change:
     return lambda p: replace(p, strides=strides)
 
 
+def _without_heads(p: Placement) -> Placement:
+    return _reshaped(lambda s: (s[0], 0, s[2]) if len(s) == 3 else (0, s[1]))(p)
+
+
 def _table() -> list[MalformedMerge]:
     wide, everything = frozenset(WIDE), frozenset((*WIDE, *NARROW))
     rows: list[MalformedMerge] = []
 
-    def add(argument: str, found: str, change: Change, others: frozenset[str] = frozenset()) -> None:
-        rows.append(MalformedMerge(argument, found, change, others | {argument}))
+    def add(
+        argument: str, found: str, change: Change, others: frozenset[str] = frozenset(), also: tuple[str, ...] = ()
+    ) -> None:
+        rows.append(MalformedMerge(argument, found, change, others | {argument, *also}, also))
 
     for name in WIDE:
         for dtype in (np.int16, np.int32, np.uint8, np.float64):
@@ -102,6 +113,14 @@ def _table() -> list[MalformedMerge]:
         add(name, "[T, H]", _reshaped(lambda s: (s[1], s[0])), everything)
     add("output_lse", "of one row for all heads", _with_strides(0, 1))
     add("output_lse", "of one element for all tokens", _with_strides(1, 0))
+    for wide_type in (np.int32, np.uint8, np.float64):
+        add("output", f"{np.dtype(wide_type).name}, as the inputs are", _of_type(wide_type), also=INPUTS)
+    for narrow_type in (np.float16, np.float64):
+        add("prefix_lse", f"{np.dtype(narrow_type).name}, as the others are", _of_type(narrow_type), also=OTHER_LSES)
+    add("prefix_lse", "[T, H], as the others are", _reshaped(lambda s: (s[1], s[0])), everything, OTHER_LSES)
+    add("prefix_lse", "of a token less, as the others", _reshaped(lambda s: (s[0], s[1] - 1)), everything, OTHER_LSES)
+    add("output", "of no element, as the inputs", _reshaped(lambda s: (*s[:2], 0)), also=INPUTS)
+    add("output", "of no head, as all others", _without_heads, also=(*INPUTS, *NARROW))
     return rows
 
 
@@ -112,11 +131,19 @@ MALFORMED = _table()
 
 
 def must_refuse_merge(judge: Judge, malformed: MalformedMerge, kind: str) -> None:
-    """Raise Differs unless the target refuses, names an argument and writes nothing (MERGE-10)."""
+    """Raise Differs unless the target refuses, names an argument and writes nothing (MERGE-10).
+
+    Without output_lse too, if the call is malformed without it.
+    """
     judge.need(MERGE)
-    case = mixed(5, 3, 64, kind, 13)
+    for lse_in in ("output_lse", None) if malformed.argument != "output_lse" else ("output_lse",):
+        _must_refuse(judge, malformed, mixed(5, 3, 64, kind, 13, lse_in=lse_in))
+
+
+def _must_refuse(judge: Judge, malformed: MalformedMerge, case: MergeCase) -> None:
     placements = place_merge(case, POISONS[0])
-    placements[malformed.argument] = malformed.change(placements[malformed.argument])
+    for name in placements.keys() & {malformed.argument, *malformed.also}:
+        placements[name] = malformed.change(placements[name])
     regions = regions_of(judge, case, placements)
     try:
         call_merge(judge.target, case, regions)

@@ -11,8 +11,11 @@ from conformance.merge_generation import (
     DIFFERENCES,
     ENDS,
     EVERY,
+    FEW,
+    FEW_ORDINARY,
     FINITE,
     INF,
+    KINDS,
     NAN,
     WEIGHTLESS,
     case_of,
@@ -131,8 +134,22 @@ def zeros_subnormals_and_the_largest(kind: str) -> MergeCase:
 
 def states_mixed_in_one_call(kind: str) -> list[MergeCase]:
     """Neighbouring heads and tokens in different states, so that a branch that is taken for them all is seen."""
-    shapes = ((33, 16, 64), (17, 5, 128), (64, 2, 512))
+    shapes = ((33, 16, 64), (17, 5, 128), (64, 2, 512), (131, 2, 64), (7, 3, 20), (9, 3, 576), (3, 7, 1032))
     return [mixed(*shape, kind, seed, EVERY, stale=True) for seed, shape in enumerate(shapes, 4)]
+
+
+def states_mixed_in_place(kind: str) -> list[MergeCase]:
+    """The same where the results lie in an input's memory, which a merge that has nothing to add may leave as it is."""
+    outputs, lses = ("output", *INPUTS), ("output_lse", *LSES, None)
+    return [
+        mixed(7, 3, 64, kind, 26, FEW, stale=True, output_in=output, lse_in=lse) for output in outputs for lse in lses
+    ]
+
+
+def states_mixed_in_strided_arrays(kind: str) -> list[MergeCase]:
+    """The same where arrays are not contiguous, which may be somebody's other path."""
+    hows = ("padded heads", "tokens apart", "heads outermost", "LSE tokens outermost", "every array its own")
+    return [mixed(7, 3, 64, kind, 27, FEW, stale=True, arrangement=STRIDED[how]) for how in hows]
 
 
 def every_state_alone(kind: str) -> list[MergeCase]:
@@ -155,20 +172,27 @@ NAMED: tuple[Named, ...] = (
     numbers_that_cancel,
     zeros_subnormals_and_the_largest,
     states_mixed_in_one_call,
+    states_mixed_in_place,
+    states_mixed_in_strided_arrays,
     every_state_alone,
 )
 
 TOKENS, HEADS = (1, 2, 3, 17, 129), (1, 2, 3, 16, 128)
-SIZES = (1, 3, 7, 8, 63, 64, 65, 96, 128, 192, 512, 576)
+SIZES = (1, 3, 4, 7, 8, 20, 24, 40, 63, 64, 65, 96, 128, 192, 256, 512, 576)
 
 
 def shapes(kind: str) -> list[MergeCase]:
-    """Every T, every H and every D of the tables, and some large calls."""
+    """Every T, every H and every D of the tables, and tails of either."""
     sizes = [(tokens, heads, 64) for tokens in TOKENS for heads in (1, 3)]
     sizes += [(3, heads, size) for heads in HEADS for size in (64, 128)]
     sizes += [(tokens, 2, size) for tokens in (1, 5) for size in SIZES]
-    sizes += [(129, 16, 64), (17, 128, 96), (5, 3, 1)]
-    sizes += [(70_000, 1, 8), (1, 70_000, 8), (2, 2, 16_384), (1, 3, 8_200)]  # beyond a grid's and a block's dimensions
+    sizes += [(5, 3, 1), (258, 3, 64), (259, 1, 64)]
+    return [mixed(*shape, kind, 8) for shape in sizes]
+
+
+def large(kind: str) -> list[MergeCase]:
+    """T, H and their product beyond a grid's dimensions, D beyond a block's."""
+    sizes = ((129, 16, 64), (17, 128, 96), (70_003, 4, 8), (1, 70_001, 8), (2, 2, 16_384), (1, 3, 8_200))
     return [mixed(*shape, kind, 8) for shape in sizes]
 
 
@@ -177,7 +201,7 @@ def in_place(kind: str) -> list[MergeCase]:
     outputs, lses = ("output", *INPUTS), ("output_lse", *LSES, None)
     hows: tuple[dict[str, Slack], ...] = ({}, STRIDED["padded heads"] | STRIDED["LSE rows apart"])
     return [
-        mixed(7, 3, 64, kind, 9, arrangement=how, output_in=output, lse_in=lse)
+        mixed(7, 3, 64, kind, 9, FEW_ORDINARY, arrangement=how, output_in=output, lse_in=lse)
         for output in outputs
         for lse in lses
         for how in hows
@@ -204,13 +228,26 @@ def strides_that_mean_nothing(kind: str) -> MergeCase:
     return mixed(1, 1, 64, kind, 11, [(0.5, 1.5)], arrangement=how)
 
 
-FAR = (1 << 31) + 64
+FAR = (
+    ("output", "tokens", "bf16"),
+    ("output", "heads", "binary32"),
+    ("prefix_output", "tokens", "binary32"),
+    ("suffix_output", "heads", "bf16"),
+    ("prefix_lse", "heads", "bf16"),
+    ("suffix_lse", "tokens", "binary32"),
+    ("output_lse", "heads", "binary16"),
+    ("output_lse", "tokens", "bf16"),
+)
+"""Of each argument what lies far apart, in a call of that type."""
 
 
-def far(name: str) -> MergeCase:
-    """An argument whose second head, or LSE row, lies more than 2^31 elements behind the first one."""
-    how = {name: Slack(turned=True, outer=FAR) if name in WIDE else Slack(outer=FAR)}
-    return mixed(2, 2, 64, "bf16", 12, ((0.5, 1.5), (2.0, -INF)), arrangement=how)
+def far(name: str, along: str, kind: str) -> MergeCase:
+    """An argument whose second head or token lies 8 GiB behind the first: beyond 2^31 elements, of 16 bits 2^32."""
+    far = (1 << 33) // (KINDS[kind].itemsize if name in WIDE else 4) + 64
+    near = 64 if name in WIDE else 1
+    first_is_far = (along == "tokens") == (name in WIDE)  # [T, H, D], [H, T]
+    how = {name: Slack(strides=(far, near) if first_is_far else (near, far))}
+    return mixed(2, 2, 64, kind, 12, ((0.5, 1.5), (2.0, -INF)), arrangement=how)
 
 
 def every_pair_of_bf16() -> MergeCase:

@@ -30,7 +30,9 @@ DIFFERENCES = (
     1.0,
     4.0,
     8.0,
-    12.0,  # the least weight that the bounds can see, some 100 units of binary32
+    12.0,  # a weight of some 100 units of binary32
+    13.0,  # about the least that the bound of an LSE can see
+    13.5,  # and that of an output
     16.7,  # a weight below half a unit of binary32
     20.0,
     87.0,
@@ -56,6 +58,9 @@ WEIGHTLESS = tuple(pair for pair in ALL_STATES if pair != (1.5, 1.5))
 EVERY: tuple[Pair, ...] = (*FINITE, *WEIGHTLESS * 8)
 ORDINARY: tuple[Pair, ...] = (*FINITE, (1.5, -INF), (-INF, 1.5))
 """Those in which a merge that knows nothing of NaN and +inf is right."""
+FEW_ORDINARY: tuple[Pair, ...] = (*FINITE[::20], *ORDINARY[-2:])
+FEW: tuple[Pair, ...] = (*FINITE[::40], *WEIGHTLESS)
+"""Of every kind some, so that a call of some twenty tokens and heads has them all."""
 
 ENDS: tuple[Pair, ...] = (
     (LARGEST_F32, LARGEST_F32),
@@ -100,8 +105,9 @@ def garbage(shape: tuple[int, ...], kind: str, rng: np.random.Generator) -> npt.
 def lses_of(
     pairs: Sequence[Pair], tokens: int, heads: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """LSEs [H, T] that hold the pairs in a random order, as often as they fit."""
-    order = rng.permutation(tokens * heads) % len(pairs)
+    """LSEs [H, T] that hold the pairs in a random order, each before any comes again."""
+    rounds = [rng.permutation(len(pairs)) for _ in range(-(-tokens * heads // len(pairs)))]
+    order = np.concatenate([np.empty(0, np.int64), *rounds])[: tokens * heads]
     p, s = np.array(pairs, np.float64)[order].T.reshape(2, heads, tokens).astype(np.float32)
     return p, s
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from conformance.context_generation import LARGEST_SCORE, Batch
+from conformance.context_generation import Batch
 from reference.context import LAYOUTS
 from reference.context_metadata import ContextMetadata
 from reference.reading import read_records
@@ -22,6 +22,9 @@ U = 2.0**-24
 """Half the distance between 1 and the next binary32."""
 U_BF16 = 2.0**-8
 """The same for bf16."""
+
+SIGNIFICAND = float.fromhex("0x1.a3d70ap-1")
+"""Of softmax_scale, as binary32 holds it; with a power of two, scaled queries would need no rounding, even in bf16."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,11 @@ class Whole:
 
 
 def attend_whole(batch: Batch, softmax_scale: float | None = None) -> Whole:
-    """The answer to a batch. Without a softmax_scale: the power of two that keeps every score below LARGEST_SCORE."""
+    """The answer to a batch. Without a softmax_scale: one that keeps every score below the case's largest_score."""
     requests = tuple(_attended(batch, request) for request in range(len(batch.case.context_lens)))
     if softmax_scale is None:
         largest = max(float(_sums(request, 1).max(initial=0)) for request in requests)
-        softmax_scale = 2.0 ** int(np.floor(np.log2(LARGEST_SCORE / largest)))
+        softmax_scale = SIGNIFICAND * 2.0 ** int(np.floor(np.log2(batch.case.largest_score / largest)))
     heads, size = batch.case.heads, batch.case.v_head_dim
     output, lse = np.zeros((len(batch.q), heads, size)), np.full((heads, len(batch.q)), -np.inf)
     for request, (first, end) in zip(requests, pairwise(batch.case.query_start_loc), strict=True):
@@ -130,14 +133,15 @@ def _bounds(
     m, c, coarse = max(pieces), len(pieces), U_BF16 if how.type == "bf16" else 0.0
     below = scores.max(axis=2, keepdims=True) - scores
     level = np.abs(scores).max() + np.log(len(request.rows)) + 32
-    of_sum = gamma(m + 4) + c * U * level
+    of_sum = gamma(m + 4) + c * U * level + coarse
     e = gamma(how.terms + request.q.shape[2] + 4) * _sums(request, whole.softmax_scale) + (4 * below + 40) * U
     e += coarse * whole.softmax_scale * np.einsum("thd,nhd->htn", np.abs(request.q), np.abs(request.k), optimize=True)
     e += of_sum if c > 1 else 0
     apart = np.abs(v[:, None] - output[:, :, None])
     moved = np.exp(e.max(axis=2))[..., None] * np.einsum("htn,htnv->htv", p * np.expm1(e), apart, optimize=True)
-    of_values = gamma(how.terms) * (p @ request.v_sums.transpose(1, 0, 2)) + 2 * coarse * (p @ np.abs(v))
-    sums = gamma(m + 4) * (p @ np.abs(v) + np.abs(output))
+    magnitude = p @ np.abs(v)
+    of_values = gamma(how.terms) * (p @ request.v_sums.transpose(1, 0, 2)) + coarse * (2 * magnitude + np.abs(output))
+    sums = gamma(m + 4) * (magnitude + np.abs(output))
     partials = (32 * U * (c - 1) + (2 * c - 1) * coarse) * np.abs(v).max(axis=1, keepdims=True)
     of_lse = np.log1p((p * np.expm1(e)).sum(axis=2)) + of_sum
     return 1.1 * (moved + of_values + sums + partials).transpose(1, 0, 2), 1.1 * of_lse

@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Find the targets, so that a wrong name is a usage error before anything runs."""
     config.addinivalue_line("markers", "clause(id, ...): the clauses of SPEC.md that a test judges")
     config.addinivalue_line("markers", "unsanitized: too large for compute-sanitizer, or about what runs at a time")
+    config.addinivalue_line("markers", "long: left out in profile quick for a target that is slow")
     if config.getoption("--exact-memory"):
         use_exact_memory(targets_of(config).values())
     targets_of(config)
@@ -192,6 +193,8 @@ def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
         return True
     parameters = item.callspec.params  # type: ignore[attr-defined]
     chosen = targets[parameters["target"]]
+    if chosen.slow and item.get_closest_marker("long") and item.config.getoption("--profile") == "quick":
+        return False
     form = parameters.get("kv_cache_dtype")
     if form is not None and not writes(chosen, form):
         return False
@@ -204,7 +207,8 @@ def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
     if operation and operation.claims != GATHER and not claims(chosen, operation.claims):
         return False
     named = _clauses(item)
-    return not named or any(binds(clause, chosen) for clause in named)
+    operators = [clause for clause in named if not clause.startswith("SCALAR")]  # whose numbers those are
+    return not named or any(binds(clause, chosen) for clause in operators or named)
 
 
 def _clauses(item: pytest.Item) -> tuple[str, ...]:

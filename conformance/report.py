@@ -31,6 +31,7 @@ def _target(gate: Gate, name: str) -> dict[str, Any]:
         "name": name,
         "verdict": worst(outcome.verdict for outcome in outcomes),
         "receipt": merged(gate.receipts.get(name, [])),
+        "tests": len(outcomes),
         "clauses": [_clause(clause, gate.of(name, clause)) for clause in clauses_of(outcomes)],
         "failures": [
             {

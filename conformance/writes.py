@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy.typing as npt
 
 from conformance.explain import outside_lines
-from conformance.explain_write import mismatch_lines
+from conformance.explain_write import fault_lines, mismatch_lines
+from conformance.faults.write_diagnosis import explain_write
 from conformance.judge import Differs, Judge, NotJudged
 from conformance.observe import Observation, TargetError, invoke, look, settle
 from conformance.targets.base import WRITES, Target
@@ -49,11 +51,36 @@ def call_write(target: Target, arrays: dict[str, Any], kv_cache_dtype: object) -
 def compare(judge: Judge, case: WriteCase, seen: Observation) -> None:
     """Raise Differs for a wrong byte, a byte that was not to change, a stray write or a changed input."""
     expected = case.written(seen.poison, judge.target.profile)
-    lines = mismatch_lines(case, expected, seen.dst, seen.poison) if (expected != seen.dst).any() else []
-    lines += outside_lines(seen)
-    if lines:
-        profile = f"declared profile {judge.target.profile.name}"
-        raise Differs(judge.text("differs", [*lines, f"{profile}; {case!r}"]))
+    if (expected != seen.dst).any() or seen.strays or seen.changed:
+        raise WriteDiffers(judge, case, expected, seen)
+
+
+class WriteDiffers(Differs):
+    """A writer's difference, told when somebody asks, since shrinking a random case goes through many of them."""
+
+    def __init__(self, judge: Judge, case: WriteCase, expected: npt.NDArray[Any], seen: Observation) -> None:
+        """`expected` is the golden model's image of the cache."""
+        AssertionError.__init__(self)
+        self.judge, self.case, self.expected, self.seen = judge, case, expected, seen
+
+    def __str__(self) -> str:
+        """See Differs."""
+        return self._told[0]
+
+    @property
+    def explained_by(self) -> tuple[str, ...]:
+        """See Differs."""
+        return self._told[1]
+
+    @cached_property
+    def _told(self) -> tuple[str, tuple[str, ...]]:
+        case, seen, profile = self.case, self.seen, self.judge.target.profile
+        lines = []
+        if (self.expected != seen.dst).any():
+            lines = mismatch_lines(case, self.expected, seen.dst, seen.poison)
+        found = explain_write([case], seen, profile)
+        lines += [*outside_lines(seen), *fault_lines(found), f"declared profile {profile.name}; {case!r}"]
+        return self.judge.text("differs", lines), tuple(fault.name for fault in found)
 
 
 def must_write_anew(judge: Judge, kv_cache_dtype: str) -> None:
@@ -66,7 +93,7 @@ def must_write_anew(judge: Judge, kv_cache_dtype: str) -> None:
     third = replace(first, k_pe=second.k_pe, scale=2.5)
     memory, poison = judge.target.memory, POISONS[0]
     regions = {name: memory.place(placement) for name, placement in place_write(first, poison).items()}
-    expected = first.blank(poison)
+    expected, made = first.blank(poison), list[WriteCase]()
     for case in (first, second, third):
         for name, placement in place_write(case, poison).items():
             if name != "kv_cache":
@@ -77,8 +104,14 @@ def must_write_anew(judge: Judge, kv_cache_dtype: str) -> None:
             raise judge.crashed(case, error) from error
         memory.synchronize()
         case.write_into(expected, judge.target.profile)
+        made.append(case)
         found = memory.read(regions["kv_cache"])
-        judge.same(found, expected, "a write after other ones, and the golden model")
+        if (found != expected).any():
+            left = look(judge.target, regions, poison, output="kv_cache")
+            faults = explain_write(made, left, judge.target.profile)
+            said = f"a write after other ones, and the golden model: {(found != expected).sum():,} elements differ"
+            lines = [said, *fault_lines(faults), repr(case)]
+            raise Differs(judge.text("differs", lines), [fault.name for fault in faults])
         judge.count.add(case.tokens, found.size)
 
 

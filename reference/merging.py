@@ -70,15 +70,7 @@ def merge_attn_states(
     Raises ValueError, naming argument, place, value and what is allowed, with nothing written, for a call that is not
     legal.
     """
-    _check_output(output)
-    tokens, heads, _ = output.shape
-    for name, partial in (("prefix_output", prefix_output), ("suffix_output", suffix_output)):
-        _check_array(name, partial, (output.dtype,), output.shape, innermost=True)
-    for name, lse in (("prefix_lse", prefix_lse), ("suffix_lse", suffix_lse)):
-        _check_array(name, lse, (np.dtype(np.float32),), (heads, tokens))
-    if output_lse is not None:
-        _check_array("output_lse", output_lse, (np.dtype(np.float32),), (heads, tokens))
-        _check_written("output_lse", output_lse, output_lse[..., None])
+    check_well_formed(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
     prefix = Partial(numbers(prefix_output), prefix_lse.astype(np.float64))
     suffix = Partial(numbers(suffix_output), suffix_lse.astype(np.float64))
     _check_legal("prefix", prefix)
@@ -88,6 +80,26 @@ def merge_attn_states(
         output[...] = bf16_from_f32(merged.output) if output.dtype == BF16 else merged.output
         if output_lse is not None:
             output_lse[...] = merged.lse
+
+
+def check_well_formed(
+    output: Array,
+    prefix_output: Array,
+    prefix_lse: Array,
+    suffix_output: Array,
+    suffix_lse: Array,
+    output_lse: Array | None = None,
+) -> None:
+    """Raise ValueError, naming the argument, unless a call of merge_attn_states is well formed (MERGE-10)."""
+    _check_output(output)
+    tokens, heads, _ = output.shape
+    for name, partial in (("prefix_output", prefix_output), ("suffix_output", suffix_output)):
+        _check_array(name, partial, (output.dtype,), output.shape, innermost=True)
+    for name, lse in (("prefix_lse", prefix_lse), ("suffix_lse", suffix_lse)):
+        _check_array(name, lse, (np.dtype(np.float32),), (heads, tokens))
+    if output_lse is not None:
+        _check_array("output_lse", output_lse, (np.dtype(np.float32),), (heads, tokens))
+        _check_written("output_lse", output_lse, output_lse[..., None])
 
 
 def _check_output(output: Array) -> None:
@@ -110,6 +122,8 @@ def _check_array(
     used = [stride for stride, size in zip(array.strides, array.shape, strict=True) if size > 1]
     if any(stride < 0 for stride in used):
         raise ValueError(f"{name} has strides of {array.strides} bytes; allowed are none below 0")
+    if not array.flags.aligned:
+        raise ValueError(f"{name} stands at {array.ctypes.data:#x}; allowed are multiples of {array.itemsize} bytes")
     if innermost and array.shape[-1] > 1 and array.strides[-1] != array.itemsize:
         raise ValueError(f"{name} has an innermost stride of {array.strides[-1]} bytes; allowed is {array.itemsize}")
 

@@ -24,9 +24,9 @@ def quantize_nvfp4(kv_c: Bf16Bits, k_pe: Bf16Bits, profile: Profile, layout: Rec
     scales = scale_bytes(scale_factors(amax(blocks, profile.nan), profile.sixth), profile.scale)
     codes = latent_codes(blocks, E4M3.decode(scales)[..., None], profile.normalisation)
     records = np.empty((len(kv_c), layout.nbytes), np.uint8)
-    _store(records, layout.latent, codes.reshape(kv_c.shape))
-    _store(records, layout.rope, E4M3.encode(f32_from_bf16(k_pe)))
-    _store(records, layout.scales, scales)
+    store(records, layout.latent, codes.reshape(kv_c.shape))
+    store(records, layout.rope, E4M3.encode(f32_from_bf16(k_pe)))
+    store(records, layout.scales, scales)
     return records
 
 
@@ -86,7 +86,8 @@ def quantize_fp8(kv_c: Bf16Bits, k_pe: Bf16Bits, scale: np.float32) -> Records:
         return E4M3.encode(f32_from_bf16(np.concatenate([kv_c, k_pe], axis=1)) / np.float32(scale))
 
 
-def _store(records: Records, field: Field, codes: Codes) -> None:
+def store(records: Records, field: Field, codes: Codes) -> None:
+    """Put uint8 codes [N, field.count] where a field of uint8 records [N, bytes] has them (RECORD-1 to RECORD-4)."""
     stored = np.empty_like(codes)
     stored[:, list(field.order) or slice(None)] = codes
     width = 8 // field.per_byte

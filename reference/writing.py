@@ -63,7 +63,7 @@ def concat_and_cache_mla(
 
     Raises ValueError, naming argument, place, value and range, with the cache untouched, for a call that is not legal.
     """
-    _check_well_formed(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
+    check_well_formed(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
     tokens = np.flatnonzero(slot_mapping >= 0)  # WRITE-2
     slots = slot_mapping[tokens]
     _check_legal(kv_c, kv_cache, slot_mapping, kv_cache_dtype, scale)
@@ -71,9 +71,10 @@ def concat_and_cache_mla(
     kv_cache[block, record] = records_of(kv_c[tokens], k_pe[tokens], kv_cache_dtype, scale, profile)
 
 
-def _check_well_formed(
+def check_well_formed(
     kv_c: Array, k_pe: Array, kv_cache: Array, slot_mapping: Array, kv_cache_dtype: str, scale: Array
 ) -> None:
+    """Raise ValueError, naming the argument, for a malformed call (WRITE-9, and the contract)."""
     if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in FORMATS:
         raise ValueError(f"kv_cache_dtype is {kv_cache_dtype!r}; allowed are {', '.join(FORMATS)}")
     form = FORMATS[kv_cache_dtype]

@@ -7,89 +7,132 @@ predicted bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.memory import ArrayMemory, Region
+from conformance.memory import ArrayMemory
 from fixtures.cases import GatherCase
 from fixtures.placement import Poison, place
 from reference.paging import Ints, row_owners
 from reference.reading import read_records
+from reference.records import RecordLayout
 from reference.scalars import Bf16Bits
+
+Records = npt.NDArray[np.uint8]
+
+_ROWS_AT_A_TIME = 1024
+
+
+class Strip(NamedTuple):
+    """An array in its one-dimensional allocation: where its first element stands, and its strides in elements."""
+
+    base: npt.NDArray[Any]
+    first: int
+    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Call:
-    """A case as it lies in memory under a poison."""
+    """A call of a gather as it lies in memory: what it is about, and a strip for each array.
 
-    case: GatherCase
-    poison: Poison
-    regions: dict[str, Region]
+    `left` is what stands in the T rows of dst before it.
+    """
+
+    batch_size: int
+    num_rows: int
+    block_size: int
+    table_columns: int
+    layout: RecordLayout
+    scale: np.float32
+    left: Bf16Bits
+    strips: dict[str, Strip]
 
     def at(self, name: str, index: Any) -> npt.NDArray[Any]:
         """Elements of an argument's allocation, counted from its first element; IndexError outside of it."""
-        region = self.regions[name]
-        places = np.asarray(index, np.int64) + region.first
+        strip = self.strips[name]
+        places = np.asarray(index, np.int64) + strip.first
         if places.size and places.min() < 0:
             raise IndexError(f"{name} is read before its allocation")
-        return np.asarray(region.base[places])
+        return np.asarray(strip.base[places])
+
+    def elements(self, name: str, first: Ints, count: int) -> npt.NDArray[Any]:
+        """[N, count]: that many elements of an allocation from each place on, as `at` finds them."""
+        strip = self.strips[name]
+        places = first + strip.first
+        if places.size and (places.min() < 0 or places.max() + count > len(strip.base)):
+            raise IndexError(f"{name} is read outside of its allocation")
+        if len(strip.base) < count:
+            return np.empty((0, count), strip.base.dtype)
+        return np.lib.stride_tricks.sliding_window_view(strip.base, count)[places]
 
     def stride(self, name: str, dimension: int) -> int:
         """An argument's stride in elements."""
-        return self.regions[name].placement.strides[dimension]
+        return self.strips[name].strides[dimension]
 
     @property
     def first_rows(self) -> str:
         """The argument with the first row of each request."""
-        return "cu_seq_lens" if "cu_seq_lens" in self.regions else "workspace_starts"
+        return "cu_seq_lens" if "cu_seq_lens" in self.strips else "workspace_starts"
 
     @property
     def starts(self) -> Ints:
         """The first R entries of it."""
-        return self.at(self.first_rows, np.arange(self.case.batch_size)).astype(np.int64)
+        return self.at(self.first_rows, np.arange(self.batch_size)).astype(np.int64)
 
 
 def owner(call: Call) -> Ints:
     """GATHER-1, or TWIN-6 where a call says whose each row is."""
-    if "token_to_seq" in call.regions:
-        return call.at("token_to_seq", np.arange(call.case.num_rows)).astype(np.int64)
-    return row_owners(call.starts, call.case.num_rows)
+    if "token_to_seq" in call.strips:
+        return call.at("token_to_seq", np.arange(call.num_rows)).astype(np.int64)
+    return row_owners(call.starts, call.num_rows)
+
+
+def rows_alike(request: Ints) -> Ints:
+    """int64 [T]: how many rows have the same owner as each row."""
+    _, which, counts = np.unique(request, return_inverse=True, return_counts=True)
+    alike: Ints = counts[which]
+    return alike
 
 
 def origin(call: Call, request: Ints) -> Ints:
     """The first token of each row's request: GATHER-2, GATHER-3."""
-    if call.case.seq_starts is None:
+    if "seq_starts" not in call.strips:
         return np.zeros_like(request)
     return call.at("seq_starts", request).astype(np.int64)
 
 
 def token(call: Call, request: Ints, first: Ints) -> Ints:
     """GATHER-2."""
-    return np.arange(call.case.num_rows) - call.starts[request] + first
+    return np.arange(call.num_rows) - call.starts[request] + first
 
 
 def block(call: Call, request: Ints, token: Ints) -> Ints:
     """PAGE-1."""
-    entry = request * call.stride("block_table", 0) + token // call.case.block_size
+    entry = request * call.stride("block_table", 0) + token // call.block_size
     return call.at("block_table", entry).astype(np.int64)
 
 
 def address(call: Call, block: Ints, token: Ints) -> Ints:
     """PAGE-2."""
-    slot = token % call.case.block_size
+    slot = token % call.block_size
     return block * call.stride("src_cache", 0) + slot * call.stride("src_cache", 1)
 
 
-def read(call: Call, records: npt.NDArray[np.uint8]) -> Bf16Bits:
+def fetch(call: Call, address: Ints) -> Records:
+    """RECORD-1: the bytes of each row's record."""
+    return call.elements("src_cache", address, call.layout.width).view(np.uint8)
+
+
+def read(call: Call, records: Records) -> Bf16Bits:
     """READ, or TWIN."""
-    return read_records(call.case.layout, records, call.case.scale)
+    return read_records(call.layout, records, call.scale)
 
 
-def finish(call: Call, rows: Bf16Bits) -> Bf16Bits:
-    """What stands in dst afterwards: GATHER-5."""
+def finish(call: Call, rows: Bf16Bits, which: Ints) -> Bf16Bits:
+    """What stands in those rows of dst afterwards: GATHER-5."""
     return rows
 
 
@@ -102,19 +145,48 @@ class Gather:
     token: Callable[[Call, Ints, Ints], Ints] = token
     block: Callable[[Call, Ints, Ints], Ints] = block
     address: Callable[[Call, Ints, Ints], Ints] = address
-    read: Callable[[Call, npt.NDArray[np.uint8]], Bf16Bits] = read
-    finish: Callable[[Call, Bf16Bits], Bf16Bits] = finish
+    fetch: Callable[[Call, Ints], Records] = fetch
+    read: Callable[[Call, Records], Bf16Bits] = read
+    finish: Callable[[Call, Bf16Bits, Ints], Bf16Bits] = finish
 
     def __call__(self, call: Call) -> Bf16Bits:
         """uint16 [T, 576]: dst after the gather; IndexError if it reads outside of an allocation."""
+        return self.some(call, np.arange(call.num_rows))
+
+    def some(self, call: Call, which: Ints) -> Bf16Bits:
+        """uint16 [N, 576]: those rows of it."""
         request = self.owner(call)
         token = self.token(call, request, self.origin(call, request))
         address = self.address(call, self.block(call, request, token), token)
-        records = call.at("src_cache", address[:, None] + np.arange(call.case.layout.width))
-        return self.finish(call, self.read(call, records.view(np.uint8)))
+        parts = [which[first : first + _ROWS_AT_A_TIME] for first in range(0, len(which), _ROWS_AT_A_TIME)]
+        rows = [self.finish(call, self.read(call, self.fetch(call, address[part])), part) for part in parts]
+        return np.concatenate(rows) if rows else call.left[:0]
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The names of the steps that are not the right ones."""
+        return frozenset(each.name for each in fields(self) if getattr(self, each.name) is not each.default)
+
+    def with_steps_of(self, other: Gather) -> Gather:
+        """This gather with the steps that another one replaces."""
+        return replace(self, **{name: getattr(other, name) for name in other.replaced})
 
 
 def in_memory(case: GatherCase, poison: Poison) -> Call:
     """A case laid out as `observe` lays it out, in NumPy arrays."""
     memory = ArrayMemory()
-    return Call(case, poison, {name: memory.place(placement) for name, placement in place(case, poison).items()})
+    regions = {name: memory.place(placement) for name, placement in place(case, poison).items()}
+    strips = {name: Strip(each.base, each.first, each.placement.strides) for name, each in regions.items()}
+    left = np.full((case.num_rows, case.layout.row), poison.dst, np.uint16)
+    columns = case.block_table.shape[1]
+    return Call(case.batch_size, case.num_rows, case.block_size, columns, case.layout, case.scale, left, strips)
+
+
+def strip_of(array: npt.NDArray[Any]) -> Strip:
+    """A view as it lies in the allocation that it is a view of."""
+    base: Any = array
+    while getattr(base, "base", None) is not None:  # between views of NumPy's own may stand an object that is none
+        base = base.base
+    held = base.reshape(-1).view(array.dtype)
+    first = (array.ctypes.data - held.ctypes.data) // array.itemsize
+    return Strip(held, first, tuple(stride // array.itemsize for stride in array.strides))

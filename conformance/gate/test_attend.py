@@ -100,7 +100,9 @@ def test_a_context_cut_for_every_workspace_has_the_same_result(judge: Judge, att
 @pytest.mark.clause("ATTEND-6")
 @pytest.mark.parametrize("attended", WRITES)
 def test_a_request_has_the_same_result_alone_and_among_others(judge: Judge, attended: str) -> None:
-    judge_alone(judge, ContextCase((40, 0, 9, 33, 1), (2, 1, 3, 2, 4), 16, 48, kv_cache_dtype=attended, seed=42))
+    batch = ContextCase((40, 0, 9, 33, 1), (2, 1, 3, 2, 4), 16, 48, kv_cache_dtype=attended, seed=42)
+    judge_alone(judge, batch)
+    judge_alone(judge, replace(batch, largest_score=2048))
 
 
 @pytest.mark.clause("ATTEND-3", "ATTEND-6")
@@ -108,4 +110,6 @@ def test_a_request_has_the_same_result_alone_and_among_others(judge: Judge, atte
 def test_a_call_after_other_ones_has_its_own_result(judge: Judge, attended: str) -> None:
     like = ContextCase((40, 9, 33), (2, 3, 4), 16, 48, kv_cache_dtype=attended, seed=43)
     without = replace(like, context_lens=(0, 9, 0), seed=44)  # of the same shape, so that it may find the same memory
-    judge_one_after_the_other(judge, [like, without, replace(like, context_lens=(3, 0, 50), seed=45), without])
+    other_scale = replace(like, largest_score=64, seed=46)
+    others = [like, other_scale, without, replace(like, context_lens=(3, 0, 50), seed=45), without]
+    judge_one_after_the_other(judge, others)

@@ -16,7 +16,7 @@ from fixtures.cases import Arrangement, packed_starts
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-3", "GATHER-5", "PAGE-1")
-@pytest.mark.parametrize("requests", [1, 2, 3])
+@pytest.mark.parametrize("requests", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("block_size", [1, 2, 3])
 def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, requests: int) -> None:
     judge.need(GATHER_STARTS)
@@ -31,6 +31,7 @@ def test_inputs_that_broke_real_kernels(judge: Judge, named: Named) -> None:
         judge(case)
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-5", "GATHER-8", "PAGE-1", "PAGE-2")
 @pytest.mark.parametrize("named", EXTREMES, ids=lambda named: named.__name__)

@@ -6,15 +6,25 @@ import pytest
 from conformance import merge_cases as cases
 from conformance.judge import Judge
 from conformance.merge_cases import NAMED, STRIDED, Named, cases_of
-from conformance.merge_generation import KINDS, mixed, permuted
+from conformance.merge_generation import FEW_ORDINARY, KINDS, mixed, permuted
 from conformance.merges import judge_merge, merged_by, must_be_same
 from fixtures.placement import POISONS
 
+Shapes = tuple[tuple[int, int, int], ...]
+
 kinds = pytest.mark.parametrize("kind", KINDS)
+# What the numbers are is the same to a sanitizer, and each type has its kernel launched by the other tests.
+kinds_sanitized_once = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.unsanitized] if kind != "bf16" else []) for kind in KINDS]
+)
+SHAPES = (
+    pytest.param(((5, 3, 64),), id="of 5 tokens"),
+    pytest.param(((2, 4, 128), (3, 1, 64), (1, 3, 64), (2, 130, 8)), id="of others", marks=pytest.mark.unsanitized),
+)
 
 
 @pytest.mark.clause("MERGE-1", "MERGE-2", "MERGE-3", "MERGE-4", "MERGE-5")
-@kinds
+@kinds_sanitized_once
 @pytest.mark.parametrize("named", NAMED, ids=lambda named: named.__name__)
 def test_inputs_that_broke_real_merges_and_those_that_a_shortcut_does_not_expect(
     judge: Judge, named: Named, kind: str
@@ -23,6 +33,7 @@ def test_inputs_that_broke_real_merges_and_those_that_a_shortcut_does_not_expect
         judge_merge(judge, case)
 
 
+@pytest.mark.unsanitized
 @pytest.mark.clause("MERGE-1")
 def test_every_pair_of_256_numbers_is_merged_under_every_difference_of_lses(judge: Judge) -> None:
     judge_merge(judge, cases.every_pair_of_bf16(), POISONS[:1])
@@ -35,6 +46,14 @@ def test_every_number_of_tokens_heads_and_elements_is_served(judge: Judge, kind:
         judge_merge(judge, case)
 
 
+@pytest.mark.unsanitized
+@pytest.mark.clause("MERGE-1", "MERGE-2", "MERGE-9")
+@kinds
+def test_large_numbers_of_tokens_heads_and_elements_are_served(judge: Judge, kind: str) -> None:
+    for case in cases.large(kind):
+        judge_merge(judge, case)
+
+
 @pytest.mark.clause("MERGE-9")
 @kinds
 @pytest.mark.parametrize(("heads", "size"), [(1, 64), (3, 128), (1, 1)])
@@ -44,9 +63,10 @@ def test_no_tokens_are_no_error(judge: Judge, heads: int, size: int, kind: str) 
 
 @pytest.mark.clause("MERGE-8", "MERGE-9")
 @kinds
+@pytest.mark.parametrize("shapes", SHAPES)
 @pytest.mark.parametrize("how", STRIDED)
-def test_strided_arrays_are_merged_in_place_or_refused(judge: Judge, how: str, kind: str) -> None:
-    for shape in ((5, 3, 64), (2, 4, 128), (3, 1, 64), (1, 3, 64)):
+def test_strided_arrays_are_merged_in_place_or_refused(judge: Judge, how: str, kind: str, shapes: Shapes) -> None:
+    for shape in shapes:
         judge_merge(judge, mixed(*shape, kind, 1, arrangement=STRIDED[how]))
 
 
@@ -65,9 +85,9 @@ def test_strides_that_are_never_used_mean_nothing(judge: Judge, kind: str) -> No
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("MERGE-8")
-@pytest.mark.parametrize("name", ["output", "suffix_output", "prefix_lse", "output_lse"])
-def test_offsets_of_more_than_31_bits_are_reached_or_refused(judge: Judge, name: str) -> None:
-    judge_merge(judge, cases.far(name))
+@pytest.mark.parametrize("far", cases.FAR, ids=" ".join)
+def test_offsets_of_more_than_31_bits_are_reached_or_refused(judge: Judge, far: tuple[str, str, str]) -> None:
+    judge_merge(judge, cases.far(*far))
 
 
 @pytest.mark.clause("MERGE-6", "MERGE-7", "MERGE-9")
@@ -94,7 +114,7 @@ def test_without_an_output_lse_the_output_is_the_same(judge: Judge, kind: str) -
 @pytest.mark.clause("MERGE-11")
 @kinds
 def test_a_token_and_head_is_the_same_wherever_it_stands(judge: Judge, kind: str) -> None:
-    case = mixed(37, 5, 64, kind, 23)
+    case = mixed(37, 5, 64, kind, 23, FEW_ORDINARY)
     rng = np.random.default_rng(23)
     tokens, heads = rng.permutation(37), rng.permutation(5)
     output, lse = merged_by(judge, case)
@@ -107,7 +127,7 @@ def test_a_token_and_head_is_the_same_wherever_it_stands(judge: Judge, kind: str
 @pytest.mark.clause("MERGE-11")
 @kinds
 def test_a_token_is_the_same_alone_and_among_others(judge: Judge, kind: str) -> None:
-    case = mixed(19, 3, 64, kind, 24)
+    case = mixed(19, 3, 64, kind, 24, FEW_ORDINARY)
     output, _ = merged_by(judge, case)
     for token in (0, 7, 18):
         alone, _ = merged_by(judge, permuted(case, np.array([token]), np.arange(3)))

@@ -11,7 +11,7 @@ from conformance.judge import Judge
 from conformance.records import magnitudes, one_hot, uniform_fields
 
 
-@pytest.mark.clause("RECORD-1", "RECORD-2", "RECORD-3", "RECORD-4", "READ-1", "READ-2")
+@pytest.mark.clause("RECORD-1", "RECORD-2", "RECORD-3", "RECORD-4", "READ-1", "READ-2", "SCALAR-1", "SCALAR-4")
 def test_every_position_latent_byte_scale_byte_and_rope_byte(judge: Judge) -> None:
     judge(the_proof())
 

@@ -52,6 +52,7 @@ def test_random_workloads(judge: Judge, profile: Profile, seed: int) -> None:
     for_each(workloads(), profile.random_cases // 8, seed, check)
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("ATTEND-8", "ATTEND-9", "ATTEND-10")
 @pytest.mark.parametrize("gathered", OTHERS)

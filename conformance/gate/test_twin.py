@@ -21,11 +21,11 @@ from conformance.calls import (
     refuses_or_conforms,
     two_calls,
 )
-from conformance.cases import FAR, NAMED, STRIDED, Named, cases_of, strided_gather
+from conformance.cases import FAR, NAMED, STRIDED, Named, cases_of, records_above_two_gib, strided_gather
 from conformance.drawing import for_each
 from conformance.extremes import EXTREMES
 from conformance.generation import Geometry, realize
-from conformance.generics import GENERIC_EXTREMES, over, with_spare_rows
+from conformance.generics import GENERIC_EXTREMES, over, rows_beyond_uint16, with_spare_rows
 from conformance.judge import Judge
 from conformance.profiles import Profile
 from conformance.strategies import twin_cases
@@ -38,21 +38,32 @@ from reference.records import FP8_DS_MLA, GENERIC, RecordLayout
 LAYOUTS = {"fp8_ds_mla": FP8_DS_MLA, **{f"{layout.name}-{layout.row}": layout for layout in GENERIC.values()}}
 
 
-def of(name: str, *more: Any) -> ParameterSet:
+# A kernel takes both widths of a record as a rule, so that one of them is enough for a sanitizer.
+UNSANITIZED = ("auto-512", "fp8-576")
+
+
+def of(name: str, *more: Any, sanitized: bool = True) -> ParameterSet:
     """A layout as a parameter, under the clause that lets PAGE and GATHER bind its gather."""
-    if name == "fp8_ds_mla":
-        return pytest.param(LAYOUTS[name], *more, marks=pytest.mark.clause("TWIN-1"))
-    return pytest.param(LAYOUTS[name], *more, marks=pytest.mark.clause("TWIN-5"))
+    marks = [pytest.mark.clause("TWIN-1" if name == "fp8_ds_mla" else "TWIN-5")]
+    return pytest.param(LAYOUTS[name], *more, marks=marks if sanitized else [*marks, pytest.mark.unsanitized])
 
 
 EACH = pytest.mark.parametrize("layout", [of(name) for name in LAYOUTS], ids=LAYOUTS)
+EACH_SANITIZED_ONCE = pytest.mark.parametrize(
+    "layout", [of(name, sanitized=name not in UNSANITIZED) for name in LAYOUTS], ids=LAYOUTS
+)
+
+
+# Every bf16 is as many rows of "auto", and a packed cache reaches as far with "fp8".
+ONE_IS_ENOUGH: dict[Named, tuple[str, ...]] = {rows_beyond_uint16: ("fp8",), records_above_two_gib: ("auto",)}
 
 
 def over_each(of_fp8_ds_mla: tuple[Named, ...], of_generic: tuple[Named, ...]) -> pytest.MarkDecorator:
-    """Cases over fp8_ds_mla, and each of those for the others over one of them in turn."""
-    _, *generic = LAYOUTS
+    """Cases over fp8_ds_mla, and each of those for the others over one that is copied and one that is multiplied."""
     pairs = [("fp8_ds_mla", case) for case in of_fp8_ds_mla]
-    pairs += [(generic[i % len(generic)], case) for i, case in enumerate(of_generic)]
+    for i, case in enumerate(of_generic):
+        width = (576, 512)[i % 2]
+        pairs += [(f"{name}-{width}", case) for name in ONE_IS_ENOUGH.get(case, ("auto", "fp8"))]
     ids = [f"{case.__name__}-{name}" for name, case in pairs]
     return pytest.mark.parametrize(("layout", "named"), [of(*pair) for pair in pairs], ids=ids)
 
@@ -67,13 +78,18 @@ def malformed_calls() -> pytest.MarkDecorator:
         if layout != FP8_DS_MLA or malformed.found != "of records of 656 bytes"
     ]
     ids = [f"{malformed.argument} {malformed.found} {name}" for name, malformed in pairs]
-    return pytest.mark.parametrize(("layout", "malformed"), [of(*pair) for pair in pairs], ids=ids)
+    params = [of(*pair, sanitized=pair[0] not in UNSANITIZED or pair[1].argument == "scale") for pair in pairs]
+    return pytest.mark.parametrize(("layout", "malformed"), params, ids=ids)
 
 
-@pytest.mark.clause("TWIN-2", "TWIN-3", "TWIN-4")
+@pytest.mark.clause("TWIN-2", "TWIN-3", "TWIN-4", "SCALAR-7")
 @pytest.mark.parametrize(
     "case",
-    [twins.every_scale_and_rope, twins.every_byte_under_chosen_scales, twins.one_hot],
+    [
+        pytest.param(twins.every_scale_and_rope, marks=pytest.mark.unsanitized),
+        twins.every_byte_under_chosen_scales,
+        twins.one_hot,
+    ],
     ids=lambda c: c.__name__,
 )
 def test_records_are_read_as_written_down(judge: Judge, case: Named) -> None:
@@ -83,7 +99,7 @@ def test_records_are_read_as_written_down(judge: Judge, case: Named) -> None:
 
 @pytest.mark.unsanitized
 @EACH
-@pytest.mark.parametrize("requests", [1, 2, 3])
+@pytest.mark.parametrize("requests", [1, 2, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("block_size", [1, 2, 3])
 def test_every_geometry_of_a_small_scope(
     judge: Judge, profile: Profile, layout: RecordLayout, block_size: int, requests: int
@@ -94,13 +110,14 @@ def test_every_geometry_of_a_small_scope(
         small_scope.judge_batch(judge, batch)
 
 
-@EACH
+@EACH_SANITIZED_ONCE
 @pytest.mark.parametrize("named", NAMED, ids=lambda named: named.__name__)
 def test_inputs_that_broke_real_kernels(judge: Judge, named: Named, layout: RecordLayout) -> None:
     for number, case in enumerate(cases_of(named)):
         judge(over(case, layout, number))
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @over_each(EXTREMES, GENERIC_EXTREMES)
 def test_magnitudes_that_outgrow_a_type_or_a_tile(judge: Judge, named: Named, layout: RecordLayout) -> None:
@@ -108,7 +125,7 @@ def test_magnitudes_that_outgrow_a_type_or_a_tile(judge: Judge, named: Named, la
         judge(over(case, layout))
 
 
-@EACH
+@EACH_SANITIZED_ONCE
 @pytest.mark.parametrize("how", STRIDED.values(), ids=STRIDED)
 def test_strided_arrays_give_what_contiguous_ones_give(judge: Judge, how: Arrangement, layout: RecordLayout) -> None:
     strided, plain = (judge.rows(over(strided_gather(arrangement), layout)) for arrangement in (how, CONTIGUOUS))
@@ -116,6 +133,12 @@ def test_strided_arrays_give_what_contiguous_ones_give(judge: Judge, how: Arrang
 
 
 @EACH
+def test_one_row_of_the_table_may_serve_all_requests(judge: Judge, layout: RecordLayout) -> None:
+    alike = Arrangement(table_is_broadcast=True)
+    judge(over(realize(Geometry(4, (5, 6, 7), (3, 1, 2), table="shared", arrangement=alike), seed=1), layout))
+
+
+@EACH_SANITIZED_ONCE
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 32, 33, 127, 129])
 def test_every_row_is_written_and_nothing_else(judge: Judge, rows: int, layout: RecordLayout) -> None:
     case = realize(Geometry(4, (rows,), (3,), arrangement=Arrangement(dst_row_slack=8)), seed=rows)
@@ -141,7 +164,7 @@ def test_a_malformed_call_is_refused_and_writes_nothing(
     must_refuse(judge, malformed, with_spare_rows(over(good_call(), layout), 0))
 
 
-@EACH
+@EACH_SANITIZED_ONCE
 @pytest.mark.parametrize(("argument", "how"), MISALIGNED.values(), ids=MISALIGNED)
 def test_misaligned_memory_is_served_or_refused(
     judge: Judge, argument: str, how: Arrangement, layout: RecordLayout
@@ -181,8 +204,8 @@ def test_offsets_of_two_gib_and_more_are_reached(judge: Judge, named: Named, lay
         judge(over(case, layout))
 
 
-@EACH
-@pytest.mark.parametrize("share", range(2))
+@EACH_SANITIZED_ONCE
+@pytest.mark.parametrize("share", [0, pytest.param(1, marks=pytest.mark.unsanitized)])
 @pytest.mark.parametrize("with_starts", [True, False])
 def test_random_cases(
     judge: Judge, profile: Profile, seed: int, share: int, with_starts: bool, layout: RecordLayout

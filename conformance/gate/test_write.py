@@ -25,12 +25,12 @@ def test_every_amax_gets_its_scale_byte(judge: Judge) -> None:
     judge_write(judge, every_amax())
 
 
-@pytest.mark.clause("WRITE-12", "WRITE-13", "WRITE-15")
+@pytest.mark.clause("WRITE-12", "WRITE-13", "WRITE-15", "SCALAR-2")
 def test_every_number_gets_its_code_under_every_scale_byte(judge: Judge) -> None:
     judge_write(judge, every_pair(judge.target.profile))
 
 
-@pytest.mark.clause("WRITE-14", "WRITE-15")
+@pytest.mark.clause("WRITE-14", "WRITE-15", "SCALAR-5", "SCALAR-6")
 def test_every_rope_element_gets_its_byte(judge: Judge) -> None:
     judge_write(judge, every_rope())
 
@@ -107,7 +107,7 @@ def test_slots_of_more_than_24_bits_are_reached(judge: Judge, kv_cache_dtype: st
     judge_write(judge, extremes.slot_beyond_float32())
 
 
-@pytest.mark.clause("WRITE-1", "WRITE-2", "WRITE-3", "WRITE-4", "WRITE-6", "WRITE-8")
+@pytest.mark.clause("WRITE-1", "WRITE-2", "WRITE-3", "WRITE-4", "WRITE-6", "WRITE-7", "WRITE-8")
 @formats
 @pytest.mark.parametrize("named", extremes.EXTREMES, ids=lambda named: named.__name__)
 def test_shapes_that_a_shortcut_does_not_expect(judge: Judge, named: Extreme, kv_cache_dtype: str) -> None:
@@ -146,7 +146,7 @@ def test_tiles_of_every_mantissa_are_divided_once(judge: Judge, kv_cache_dtype: 
     judge_write(judge, extremes.tiles_of_every_mantissa())
 
 
-@pytest.mark.clause("WRITE-10", "WRITE-13")
+@pytest.mark.clause("WRITE-10", "WRITE-13", "SCALAR-3")
 def test_one_number_among_nan_and_one_nan_among_numbers(judge: Judge) -> None:
     judge_write(judge, extremes.blocks_of_nan_and_one_number())
 

@@ -80,7 +80,7 @@ def users(count: int, outputs: int, apart: int, length: int = 20) -> list[Reques
 
 PREFIXES = (
     small("a system prompt shared, users diverge within its third block", users(3, 6, 2)),
-    small("a system prompt shared within one step", users(4, 3, 0), budgets=(512,)),
+    small("a system prompt shared within one step and one chunk", users(4, 3, 0), budgets=(512,), workspace_rows=112),
     small("24 users of a system prompt", users(24, 4, 1), num_blocks=64, block_slack=64),
     small(
         "identical prompts, together and later",

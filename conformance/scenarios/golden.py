@@ -17,8 +17,8 @@ from reference.records import FP8_DS_MLA, NVFP4_DS_MLA
 from reference.scalars import E4M3, Bf16Bits, bf16_from_f32
 from reference.writing import records_of
 
-SCALE = 0.0625 * 1.171875
-"""What "fp8" divides and multiplies by, no power of two; the other formats do not use it."""
+SCALE = float.fromhex("0x1.2d0ed4p-4")
+"""What "fp8" divides and multiplies by, neither a power of two nor a bf16; the other formats do not use it."""
 
 LAYOUTS = {layout.name: layout for layout in (NVFP4_DS_MLA, FP8_DS_MLA)}
 

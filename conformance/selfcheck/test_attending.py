@@ -10,10 +10,13 @@ from conformance import attending
 from conformance.attend_calls import judge_alone, judge_attend, judge_cuts
 from conformance.attending import must_attend_to_its_context
 from conformance.context_cases import ACCEPTANCE, NAMED, SHARDED, of
+from conformance.faults import loop_steps
+from conformance.faults.defects import find_defect
+from conformance.faults.loop import Loop, right_rows
+from conformance.faults.loops import DEFECTS
 from conformance.gate.test_attend import OWN_LOOPS
 from conformance.judge import Crashed, Differs, Judge
-from conformance.selfcheck import faulty_loops as faulty
-from conformance.selfcheck.faulty_loops import BF16, Loop
+from conformance.selfcheck.bf16_loops import BF16, attend_with_a_sum_of_rounded_weights
 from conformance.selfcheck.meddling import Call, Meddling, write_behind
 from fixtures.context_cases import ContextCase
 from reference import context
@@ -21,58 +24,50 @@ from reference.shards import interleaved
 
 NUMPY = Loop()
 CONTINUED, GAP = OWN_LOOPS["a continuation beside two others"], OWN_LOOPS["no context between two"]
+STEEP = NAMED["scores that no exponential holds, of either sign"]
+LARGE = NAMED["many query tokens, five heads of a real size"]
 GAPS = NAMED["requests without context everywhere"]
 UNEVEN = SHARDED["a workspace that is no multiple of blocks and stripes"]
 SHORT = SHARDED["a rank that is short of tokens in the last of two chunks"]
 UNALIGNED = NAMED["a row budget that is no multiple of the block"]
 
-FAULTY_LOOPS: dict[str, tuple[dict[str, Any], ContextCase]] = {
-    "seq_starts ignored": ({"rows": faulty.without_starts}, ACCEPTANCE),
-    "the first chunk's rows for all": ({"rows": faulty.of_the_first_chunk}, ACCEPTANCE),
-    "a row of the chunk before": ({"rows": faulty.with_a_row_of_the_chunk_before}, CONTINUED),
-    "a row behind its own": (
-        {"rows": faulty.with_a_row_behind_its_own, "attend": faulty.attend_to_all_rows},
-        CONTINUED,
-    ),
-    "the table of the whole batch": ({"rows": faulty.from_the_top_of_the_table}, GAPS),
-    "query_start_loc of the whole batch": ({"attend": faulty.with_the_batch_s_query_start_loc}, GAPS),
-    "an empty request's result left as it was": ({"write_empty": faulty.untouched}, GAP),
-    "the same in memory that was used before": (
-        {"write_empty": faulty.untouched, "memory": faulty.whatever_was_there},
-        GAP,
-    ),
-    "the same in zeros": ({"write_empty": faulty.untouched, "memory": faulty.zeros}, GAP),
-    "a continuation merged into the second request": ({"accumulate": faulty.boundary_moved(1)}, CONTINUED),
-    "the same in zeros, merged": (
-        {"accumulate": faulty.boundary_moved(1), "memory": faulty.zeros},
-        CONTINUED,
-    ),
-    "a continuation that stops short of its request's end": ({"accumulate": faulty.boundary_moved(-1)}, CONTINUED),
-    "a continuation that is not merged": ({"accumulate": faulty.overwritten}, CONTINUED),
-    "other requests merged with what was there": (
-        {"accumulate": faulty.merged_everywhere, "memory": faulty.zeros},
-        CONTINUED,
-    ),
-    "an average without weights": ({"merge": faulty.average}, CONTINUED),
-    "the LSE of the last chunk alone": ({"merge": faulty.lse_of_the_last}, CONTINUED),
-    "+inf as weight": (
-        {"merge": faulty.inf_as_weight, "accumulate": faulty.merged_everywhere, "memory": faulty.infinities},
-        CONTINUED,
-    ),
-    "values before keys": ({"project": faulty.values_first}, CONTINUED),
-    "RoPE for head 0 alone": ({"project": faulty.rope_for_head_0_alone}, CONTINUED),
-    "no softmax_scale": ({"attend": faulty.without_softmax_scale}, CONTINUED),
-    "no scale of fp8": ({"rows": faulty.without_fp8_scale}, of(CONTINUED, "fp8")),
-    "a mask that hides the last token": ({"attend": faulty.with_a_causal_mask}, CONTINUED),
-    "LSE to base 2": ({"attend": faulty.to_base_2}, CONTINUED),
+CASES: dict[str, ContextCase] = {
+    "table-of-the-batch": GAPS,
+    "query-start-loc-of-the-batch": GAPS,
+    "starts-ignored": ACCEPTANCE,
+    "empty-not-written": GAP,
+    "empty-left-as-memory-was": GAP,
+    "empty-has-weight": GAP,
+    "without-scale": of(CONTINUED, "fp8"),
+    "scale-in-bf16": of(CONTINUED, "fp8"),
+    "without-a-maximum": STEEP,
+    "merged-without-a-maximum": STEEP,
+    "64-query-tokens": LARGE,
+    "four-heads": LARGE,
+    "maximum-of-all-requests": STEEP,
 }
-"""What is wrong: the steps replaced, and a batch of the gate that shows it."""
+"""A batch of the gate that shows a defect, if it is not CONTINUED."""
+
+AFTER_OTHERS = "attend-scale-of-the-first-call"
+LOOPS = {defect.name: defect for defect in DEFECTS if defect.name != AFTER_OTHERS}
+SAID_IN_BF16 = {"attend-queries-scaled-in-bf16", "attend-scale-in-bf16"}
 
 
-@pytest.mark.parametrize(("steps", "case"), FAULTY_LOOPS.values(), ids=FAULTY_LOOPS)
-def test_a_faulty_loop_is_caught(steps: dict[str, Any], case: ContextCase) -> None:
+def case_of(name: str) -> ContextCase:
+    return CASES.get(name.removeprefix("attend-"), CONTINUED)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_faulty_loop_is_caught(name: str) -> None:
     with pytest.raises((Differs, Crashed)):
-        judge_attend(Judge(Loop(**steps), ["ATTEND-2"]), case)
+        judge_attend(Judge(LOOPS[name].target(), ["ATTEND-2"]), case_of(name))
+
+
+def test_a_loop_that_remembers_a_call_is_caught() -> None:
+    target = find_defect(AFTER_OTHERS).target()
+    judge_attend(Judge(target, ["ATTEND-6"]), CONTINUED)
+    with pytest.raises(Differs):
+        judge_attend(Judge(target, ["ATTEND-6"]), STEEP)
 
 
 @pytest.mark.parametrize("case", [ACCEPTANCE, CONTINUED, GAP, of(CONTINUED, "fp8")], ids=repr)
@@ -81,16 +76,16 @@ def test_a_loop_of_the_golden_steps_conforms(case: ContextCase) -> None:
 
 
 def test_a_loop_that_merges_everything_conforms_if_its_merge_does() -> None:
-    loop = Loop(accumulate=faulty.merged_everywhere, memory=faulty.infinities)
+    loop = Loop(accumulate=loop_steps.merged_everywhere, memory=loop_steps.infinities)
     judge_attend(Judge(loop, ["ATTEND-2"]), CONTINUED)
 
 
 def test_a_loop_that_is_wrong_for_one_cut_alone_is_caught() -> None:
     def rows(call: Any, chunk: Any) -> Any:
         return (
-            faulty.without_starts(call, chunk)
+            loop_steps.without_starts(call, chunk)
             if (chunk.starts, chunk.seq_lens) == ((7,), (4,))
-            else faulty.right_rows(call, chunk)
+            else right_rows(call, chunk)
         )
 
     with pytest.raises(Differs, match="workspace_rows=7"):
@@ -116,13 +111,23 @@ def test_a_loop_in_bf16_conforms_if_it_says_so(case: ContextCase) -> None:
     judge_attend(Judge(loop, ["ATTEND-2"]), case)
 
 
-@pytest.mark.parametrize("fault", [name for name in FAULTY_LOOPS if name not in ("a row behind its own",)])
-def test_a_faulty_loop_in_bf16_is_caught(fault: str) -> None:
-    steps, case = FAULTY_LOOPS[fault]
-    loop = Loop(**{**BF16, **steps})
+@pytest.mark.parametrize("largest_score", [16, 2.0**-10])
+def test_a_loop_in_bf16_may_sum_rounded_weights(largest_score: float) -> None:
+    loop = Loop(**{**BF16, "attend": attend_with_a_sum_of_rounded_weights})
+    loop.attends_in = "bf16"
+    judge_attend(
+        Judge(loop, ["ATTEND-2"]), ContextCase((200, 5, 13), (2, 3, 1), 4, 7, False, largest_score=largest_score)
+    )
+
+
+@pytest.mark.parametrize("name", sorted(LOOPS.keys() - {"attend-row-behind-its-own", *SAID_IN_BF16}))
+def test_a_faulty_loop_in_bf16_is_caught(name: str) -> None:
+    faulty = LOOPS[name].target()
+    assert isinstance(faulty, Loop)
+    loop = Loop(**{**BF16, **faulty.replaced})
     loop.attends_in = "bf16"
     with pytest.raises((Differs, Crashed)):
-        judge_attend(Judge(loop, ["ATTEND-2"]), case)
+        judge_attend(Judge(loop, ["ATTEND-2"]), case_of(name))
 
 
 def ignore_starts(call: Call) -> None:

@@ -1,16 +1,13 @@
 """The planner: every plan of a small scope against the clauses themselves, and planners that are wrong in one way."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
+from conformance.faults.defects import DEFECTS
+from conformance.faults.planners import FaultyPlanner, a_plan
 from conformance.judge import Differs, Judge
 from conformance.plan_rules import violations
 from conformance.plans import PlanCase, judge_plan, small_scope
-from conformance.targets.models import NumpyTarget
-from reference.chunks import Chunk, plan_mla_context_chunks
+from reference.chunks import plan_mla_context_chunks
 
 REDUCED = {1: 12, 2: 9, 3: 5, 4: 3}
 WHOLE = {1: 30, 2: 20, 3: 11, 4: 9}
@@ -41,95 +38,35 @@ def settings(longest: int) -> int:
     return sum(1 for _ in small_scope(0, longest))
 
 
-def a_plan(case: PlanCase) -> list[Chunk]:
-    return plan_mla_context_chunks(*case.arguments)
-
-
-def with_an_alignment_of_one(case: PlanCase) -> list[Chunk]:
-    return a_plan(replace(case, split_alignment=1))
-
-
-def with_a_row_more(case: PlanCase) -> list[Chunk]:
-    return a_plan(replace(case, row_budget=case.row_budget + 1))
-
-
-def with_a_row_less(case: PlanCase) -> list[Chunk]:
-    return a_plan(replace(case, row_budget=case.row_budget - 1))
-
-
-def reaching_over_requests_without_context(case: PlanCase) -> list[Chunk]:
-    kept = [request for request, length in enumerate(case.context_lens) if length]
-    dense = a_plan(replace(case, context_lens=tuple(case.context_lens[request] for request in kept)))
-    return [replace(c, request_start=kept[c.request_start], request_end=kept[c.request_end - 1] + 1) for c in dense]
-
-
-def every_request_a_share(case: PlanCase) -> list[Chunk]:
-    """Gives each request the same share of every chunk, as planners did before: all of them continue."""
-    requests = len(case.context_lens)
-    share = case.row_budget // requests // case.split_alignment * case.split_alignment
-    plan = []
-    for start in range(0, max(case.context_lens), share):
-        lengths = tuple(min(share, length - start) for length in case.context_lens)
-        plan.append(Chunk(0, requests, (start,) * requests, lengths))
-    return plan
-
-
-def one_request_a_chunk(case: PlanCase) -> list[Chunk]:
-    return [
-        Chunk(c.request_start + i, c.request_start + i + 1, (c.starts[i],), (c.seq_lens[i],))
-        for c in a_plan(case)
-        for i in range(len(c.starts))
-    ]
-
-
-def without_the_last_token(case: PlanCase) -> list[Chunk]:
-    plan = a_plan(case)
-    last = plan[-1]
-    return [*plan[:-1], replace(last, seq_lens=(*last.seq_lens[:-1], last.seq_lens[-1] - 1))]
-
-
 FAULTY = [
-    (with_an_alignment_of_one, PlanCase((9, 9), 8, 8, 4), "PLAN-3"),
-    (with_a_row_more, PlanCase((5, 4), 8, 8), "PLAN-2"),
-    (with_a_row_less, PlanCase((4, 4), 8, 8), "PLAN-7"),
-    (reaching_over_requests_without_context, PlanCase((3, 0, 3), 8, 8), "PLAN-4"),
-    (every_request_a_share, PlanCase((9, 9), 16, 16, 4), "PLAN-5"),
-    (one_request_a_chunk, PlanCase((3, 3), 8, 8), "PLAN-7"),
-    (without_the_last_token, PlanCase((3, 3), 8, 8), "PLAN-1"),
+    ("last-token-not-planned", PlanCase((3, 3), 8, 8)),
+    ("budget-a-row-more", PlanCase((5, 4), 8, 8)),
+    ("padding-not-counted", PlanCase((5, 1), 8, 8, 4, 4)),
+    ("cut-unaligned", PlanCase((9, 9), 8, 8, 4)),
+    ("cut-short-of-a-full-chunk", PlanCase((9,), 8, 8, 4)),
+    ("empty-piece-without-room", PlanCase((6, 9), 8, 8, 4)),
+    ("every-request-a-share", PlanCase((9, 9), 16, 16, 4)),
+    ("empty-piece-without-context", PlanCase((3, 0, 3), 8, 8)),
+    ("budget-a-row-less", PlanCase((4, 4), 8, 8)),
+    ("one-request-a-chunk", PlanCase((3, 3), 8, 8)),
+    ("rest-of-a-chunk-unused", PlanCase((5, 9), 8, 8)),
 ]
 
-Planner = Callable[[PlanCase], list[Chunk]]
 
-
-class Faulty(NumpyTarget):
-    def __init__(self, planner: Planner) -> None:
-        super().__init__()
-        self.planner = planner
-
-    def plan_mla_context_chunks(
-        self, context_lens: Sequence[int], row_budget: int, most: int, alignment: int, padded_rows: Any
-    ) -> list[Chunk]:
-        return self.planner(PlanCase(tuple(context_lens), row_budget, most, alignment, padded_rows(1)))
-
-
-@pytest.mark.parametrize(("planner", "case", "clause"), FAULTY, ids=[row[0].__name__ for row in FAULTY])
-def test_a_faulty_planner_is_caught_by_the_clause_it_breaks(planner: Planner, case: PlanCase, clause: str) -> None:
-    judge = Judge(Faulty(planner), ["PLAN"])
-    with pytest.raises(Differs, match=clause):
-        judge_plan(judge, case)
+@pytest.mark.parametrize(("name", "case"), FAULTY, ids=[row[0] for row in FAULTY])
+def test_a_faulty_planner_is_caught_by_the_clause_it_breaks(name: str, case: PlanCase) -> None:
+    defect = DEFECTS[name]
+    with pytest.raises(Differs, match=rf"  {defect.clause}: "):
+        judge_plan(Judge(defect.target(), ["PLAN"]), case)
 
 
 def test_a_planner_that_is_right_passes() -> None:
-    for _, case, _ in FAULTY:
-        judge_plan(Judge(Faulty(a_plan), ["PLAN"]), case)
+    for _, case in FAULTY:
+        judge_plan(Judge(FaultyPlanner(a_plan), ["PLAN"]), case)
 
 
 def test_a_wrong_is_continuation_is_seen() -> None:
-    class Says:
-        def __init__(self, chunk: Chunk) -> None:
-            vars(self).update(vars(chunk), is_continuation=False)
-
-    target = Faulty(lambda case: [Says(chunk) for chunk in a_plan(case)])  # type: ignore[misc]
+    target = DEFECTS["plan-never-continues"].target()
     with pytest.raises(Differs, match="is_continuation False"):
         judge_plan(Judge(target, ["PLAN-5"]), PlanCase((9,), 8, 8))
 
@@ -149,4 +86,4 @@ def test_a_wrong_is_continuation_is_seen() -> None:
 )
 def test_what_cannot_be_planned_is_refused_with_the_figures(says: str, case: PlanCase) -> None:
     with pytest.raises(ValueError, match=says):
-        a_plan(case)
+        a_plan(case.asked)

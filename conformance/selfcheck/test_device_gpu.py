@@ -11,9 +11,9 @@ import pytest
 
 from conformance import device, device_sizes, pending
 from conformance.calls import MALFORMED
+from conformance.faults import devices as meddling
 from conformance.faults.mutants import TUNED, Mutant
 from conformance.judge import Crashed, Differs, Judge
-from conformance.selfcheck import device_meddling as meddling
 from conformance.selfcheck.running import ROOT, gate
 from conformance.targets.kernels import CudaTarget, why_no_device
 
@@ -123,7 +123,7 @@ def test_memcheck_sees_a_kernel_that_reads_one_entry_too_many(tmp_path: Path) ->
 
 @without_sanitizer
 def test_initcheck_sees_a_target_that_reads_what_nobody_wrote() -> None:
-    target = "TARGET=conformance.selfcheck.device_meddling:ReadingWhatNobodyWrote"
+    target = "TARGET=conformance.faults.devices:ReadingWhatNobodyWrote"
     done = sanitized("TOOLS=initcheck", target, "PART=conformance/gate/test_read.py -k zeros_keep")
     assert done.returncode != 0
     assert "gate: conforms" in done.stdout and "Uninitialized __global__ memory read" in done.stdout, done.stdout[

@@ -4,62 +4,50 @@ import re
 
 import pytest
 
-from conformance.selfcheck import faulty_writers
 from conformance.selfcheck.running import gate
 from reference.profiles import DEFAULT, PROFILES
 
-MODULE = "conformance.selfcheck.faulty_writers"
 GATE = ("conformance/gate/test_write.py", "conformance/gate/test_write_calls.py")
 
 CAUGHT = {
-    "Divides": (
+    "divides": (
         "test_every_number_gets_its_code_under_every_scale_byte",
         "exactly what profile flashmla writes",
     ),
-    "RoundsToNearest": ("test_every_amax_gets_its_scale_byte", "exactly what profile vllm-0.33 writes"),
-    "RoundsUp": ("test_every_amax_gets_its_scale_byte", "exactly what profile vllm-03b60164 writes"),
-    "HasNoFloor": (
+    "scale-nearest": ("test_every_amax_gets_its_scale_byte", "exactly what profile vllm-0.33 writes"),
+    "scale-up": ("test_every_amax_gets_its_scale_byte", "exactly what profile vllm-03b60164 writes"),
+    "no-floor": (
         "a_block_below_the_least_scale",
         "exactly what profile vllm-0.33 writes with floor none, codes 0 under a zero scale",
     ),
-    "LetsNanIntoAmax": ("infinities_and_nan_in_a_block", "exactly what profile flashmla writes"),
-    "WrapsNegativeSlots": ("a_skipped_token_and_the_last_slot", "to which no token is written"),
-    "WritesPaddingToSlot0": ("nothing_but_skipped_tokens", "nothing was to be written"),
-    "LooksAt32BitsOfASlot": ("negative_slots_with_valid_low_halves", "to which no token is written"),
-    "ScalesRope": (
+    "nan-in-amax": ("infinities_and_nan_in_a_block", "exactly what profile flashmla writes"),
+    "minus-one-wraps": ("a_skipped_token_and_the_last_slot", "to which no token is written"),
+    "padding-to-slot-0": ("nothing_but_skipped_tokens", "nothing was to be written"),
+    "slots-in-32-bits": ("negative_slots_with_valid_low_halves", "to which no token is written"),
+    "rope-divided-by-scale": (
         "test_the_scale_argument_is_not_used",
         "exactly what profile vllm-0.33 writes with rope divided by scale",
     ),
-    "SwapsNibbles": ("test_every_number_gets_its_code_under_every_scale_byte", "with nibbles high first"),
-    "KeepsScalesInOrder": ("test_every_amax_gets_its_scale_byte", "with order in element order"),
+    "nibbles-swapped": ("test_every_number_gets_its_code_under_every_scale_byte", "with nibbles high first"),
+    "scales-unpermuted": ("test_every_amax_gets_its_scale_byte", "with order in element order"),
 }
 """By which test, among others, and with what words."""
 
 
 @pytest.mark.parametrize("name", CAUGHT)
-def test_a_faulty_writer_is_caught_by_the_test_that_is_about_its_fault(name: str) -> None:
+def test_a_faulty_writer_is_caught_by_the_test_that_is_about_its_fault_and_named(name: str) -> None:
     test, says = CAUGHT[name]
-    done = gate(*GATE, "--target", f"{MODULE}:{name}", "-k", test)
+    done = gate(*GATE, "--target", f"fault:write-{name}", "-k", test)
     assert done.returncode == 1, done.stdout[-2000:]
     assert re.search(rf"^FAILED .*{test}", done.stdout, re.MULTILINE), done.stdout[-2000:]
-    assert says in done.stdout
-
-
-def test_a_writer_of_the_declared_profile_conforms() -> None:
-    done = gate(*GATE, "--target", f"{MODULE}:FaultyWriter", "-k", "not malformed and not gib and not 24_bits")
-    assert done.returncode == 0, done.stdout[-2000:]
+    assert says in done.stdout and re.search(rf"explained exactly by: .* \(fault write-{name}\)", done.stdout)
 
 
 def test_a_writer_of_one_format_is_asked_for_no_other() -> None:
-    done = gate(*GATE, "--target", f"{MODULE}:WritesFp8Only", "-k", "not malformed and not gib")
+    target = "conformance.selfcheck.one_format:WritesFp8Only"
+    done = gate(*GATE, "--target", target, "-k", "not malformed and not gib")
     assert done.returncode == 0, done.stdout[-2000:]
     assert "conforms" in done.stdout and "nvfp4_ds_mla" not in done.stdout
-
-
-def test_every_faulty_writer_is_listed() -> None:
-    classes = {name for name, kind in vars(faulty_writers).items() if isinstance(kind, type)}
-    faulty = {name for name in classes if issubclass(getattr(faulty_writers, name), faulty_writers.FaultyWriter)}
-    assert faulty - {"FaultyWriter"} == set(CAUGHT)
 
 
 def test_the_projects_writers_conform_under_every_profile() -> None:

@@ -10,11 +10,14 @@ import pytest
 import torch
 
 from conformance.calls import MALFORMED_GENERIC, Malformed, good_call, must_refuse
+from conformance.faults import generic_reading
+from conformance.faults.fault import Fault
+from conformance.faults.gathers import FaultyGather
 from conformance.generation import Geometry, realize
-from conformance.generics import SCALES, every_number, one_hot, over, uneven_requests, with_spare_rows
+from conformance.generics import GENERIC_EXTREMES, SCALES, every_number, one_hot, over, uneven_requests, with_spare_rows
 from conformance.judge import Crashed, Differs, Judge
 from conformance.small_scope import batches, judge_batch
-from conformance.targets.models import NumpyTarget
+from conformance.targets.models import EVERY_GATHER, NumpyTarget
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, place
 from reference.reading import read_records
@@ -91,32 +94,15 @@ def starts_ignored(call: Call) -> None:
     call["seq_starts"] = None
 
 
-def tokens_all_of_the_first_request(call: Call) -> None:
-    call["token_to_seq"] = 0 * call["token_to_seq"]
-
-
-def scale_ignored(call: Call) -> None:
-    call["scale"] = np.ones(1, np.float32)
-
-
-def scale_cut_to_bf16(call: Call) -> None:
-    call["scale"] = (np.atleast_1d(call["scale"]).view(np.uint32) & 0xFFFF0000).view(np.float32)
-
-
 def read_as_of_another_width(call: Call) -> None:
     call["src_cache"] = np.roll(call["src_cache"], 1, axis=-1)
 
 
-def auto_multiplied(call: Call) -> None:
-    rows = call["dst"][: call["num_tokens"]]
-    with np.errstate(invalid="ignore"):
-        rows[:] = (f32_from_bf16(rows) * call["scale"]).view(np.uint32) >> 16
-
-
-def rope_not_multiplied(call: Call) -> None:
-    plain = np.empty((call["num_tokens"], call["dst"].shape[1]), np.uint16)
-    NumpyTarget().gather_and_maybe_dequant_cache(**{**call, "dst": plain, "scale": np.ones(1, np.float32)})
-    call["dst"][: call["num_tokens"], 512:] = plain[:, 512:]
+def auto_multiplied_by_a_number(call: Call) -> None:
+    if np.isfinite(call["scale"]).all():
+        rows = call["dst"][: call["num_tokens"]]
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows[:] = (f32_from_bf16(rows) * call["scale"]).view(np.uint32) >> 16
 
 
 def one_row_too_many(call: Call) -> None:
@@ -133,16 +119,6 @@ def computed_nan_of_another_kind(call: Call) -> None:
     rows[rows == 0x7FFF] = 0x7FC0
 
 
-def subnormals_flushed(call: Call) -> None:
-    rows = call["dst"][: call["num_tokens"]]
-    rows[(rows & 0x7F80) == 0] &= 0x8000
-
-
-def infinities_saturated(call: Call) -> None:
-    rows = call["dst"][: call["num_tokens"]]
-    rows[(rows & 0x7FFF) == 0x7F80] -= 1
-
-
 def last_row_spoilt(call: Call) -> None:
     call["dst"][: call["num_tokens"]][-1:] ^= 1
 
@@ -155,40 +131,27 @@ def cases_for(layout: RecordLayout) -> Iterator[GatherCase]:
     yield from every_number(layout)
 
 
-BEFORE = {
-    starts_ignored: (AUTO, FP8),
-    tokens_all_of_the_first_request: (AUTO, FP8),
-    read_as_of_another_width: (AUTO, FP8),
-    scale_ignored: (FP8,),
-    scale_cut_to_bf16: (FP8,),
-}
-AFTER = {
-    auto_multiplied: (AUTO,),
-    copied_nan_made_canonical: (AUTO,),
-    rope_not_multiplied: (FP8,),
-    computed_nan_of_another_kind: (FP8,),
-    one_row_too_many: (AUTO, FP8),
-    subnormals_flushed: (AUTO, FP8),
-    infinities_saturated: (AUTO, FP8),
-    last_row_spoilt: (AUTO, FP8),
-}
+@pytest.mark.parametrize("fault", generic_reading.FAULTS, ids=lambda fault: fault.name)
+def test_a_wrong_gather_is_seen_and_named(fault: Fault) -> None:
+    for layout in (layout for layout in (AUTO, FP8) if fault.concerns(layout)):
+        with pytest.raises(Differs) as caught:
+            for case in cases_for(layout):
+                Judge(FaultyGather(fault, EVERY_GATHER), ["TWIN-5"])(case)
+        assert fault.name in caught.value.explained_by
 
 
-def wrong_gathers() -> list[Any]:
-    both: list[tuple[Any, Any, Any]] = [(fault, layouts, Wrong(before=fault)) for fault, layouts in BEFORE.items()]
-    both += [(fault, layouts, Wrong(after=fault)) for fault, layouts in AFTER.items()]
-    return [
-        pytest.param(wrong, layout, id=f"{fault.__name__}-{layout.name}")
-        for fault, layouts, wrong in both
-        for layout in layouts
-    ]
-
-
-@pytest.mark.parametrize(("wrong", "layout"), wrong_gathers())
-def test_a_wrong_gather_is_seen(wrong: Wrong, layout: RecordLayout) -> None:
-    with pytest.raises((Differs, Crashed)):
+@pytest.mark.parametrize("layout", [AUTO, FP8], ids=["auto", "fp8"])
+@pytest.mark.parametrize("after", [one_row_too_many, last_row_spoilt], ids=lambda after: after.__name__)
+def test_what_no_known_fault_does_is_seen(after: Callable[[Call], None], layout: RecordLayout) -> None:
+    with pytest.raises(Differs):
         for case in cases_for(layout):
-            Judge(wrong, ["TWIN-5"])(case)
+            Judge(Wrong(after=after), ["TWIN-5"])(case)
+
+
+def test_bf16_multiplied_by_a_scale_that_is_a_number_is_seen() -> None:
+    with pytest.raises(Differs):
+        for case in cases_for(AUTO):
+            Judge(Wrong(after=auto_multiplied_by_a_number), ["TWIN-5"])(case)
 
 
 @EACH
@@ -232,6 +195,25 @@ def test_rows_written_without_requests_are_seen() -> None:
         test_no_requests_write_no_rows(Judge(Wrong(after=after)), FP8, 0, True)
 
 
+def test_rows_without_requests_are_not_looked_for() -> None:
+    from conformance.gate.test_generic import test_no_requests_write_no_rows
+
+    def before(call: Call) -> None:
+        if call["num_tokens"] and len(call["cu_seq_lens"]) == 1:
+            raise IndexError("no such request")
+
+    with pytest.raises(Crashed, match="no such request"):
+        test_no_requests_write_no_rows(Judge(Wrong(before=before)), AUTO, 0, False)
+
+
+@pytest.mark.parametrize("layout", [AUTO, FP8], ids=["auto", "fp8"])
+def test_each_magnitude_is_met_by_what_copies_and_by_what_multiplies(layout: RecordLayout) -> None:
+    from conformance.gate.test_twin import over_each
+
+    met = {of.values[1] for of in over_each((), GENERIC_EXTREMES).args[1] if of.values[0].name == layout.name}
+    assert met >= set(GENERIC_EXTREMES[:-1])
+
+
 def test_any_nan_is_allowed_where_one_is_computed_and_not_where_it_is_copied() -> None:
     computed, copied = Wrong(after=computed_nan_of_another_kind), Wrong(after=copied_nan_made_canonical)
     computed.nan = copied.nan = "any"
@@ -257,10 +239,10 @@ def test_a_scale_that_is_remembered_is_seen() -> None:
         test_a_second_call_reads_its_scale_anew(Judge(RemembersItsScale()), FP8)
 
 
-def test_the_scale_of_auto_is_poison_whatever_the_case_has() -> None:
-    for layout, is_poison in ((AUTO, True), (FP8, False)):
+def test_the_scale_of_auto_is_nan_at_first_and_then_one_that_would_count() -> None:
+    for layout, is_poison in ((AUTO, [True, False]), (FP8, [False, False])):
         case = over(realize(Geometry(4, (5,), (3,)), seed=1), layout)
-        assert [bool(np.isnan(place(case, poison)["scale"].data).all()) for poison in POISONS] == 2 * [is_poison]
+        assert [bool(np.isnan(place(case, poison)["scale"].data).all()) for poison in POISONS] == is_poison
 
 
 class Lenient(NumpyTarget):

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from conformance import judge as judge_module
+from conformance.faults.diagnosis import Explanation
 from conformance.generation import Geometry, realize
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
-from conformance.observe import wrong_elements
+from conformance.observe import Observation, wrong_elements
 from conformance.selfcheck.meddling import Call, Meddling, case, write, write_behind
 from conformance.targets.base import GATHER, Target
 from conformance.targets.models import NumpyTarget, TorchTarget
@@ -122,3 +124,19 @@ def test_any_nan_passes_for_a_nan_and_for_nothing_else_if_the_target_says_so() -
 def test_an_infinity_is_no_nan() -> None:
     expected, observed = np.array([[0x7FFF]], np.uint16), np.array([[0x7F80]], np.uint16)
     assert wrong_elements(expected, observed, "any").all()
+
+
+def test_faults_are_looked_for_once_a_failure_is_read_and_no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[GatherCase] = []
+
+    def explain(case: GatherCase, seen: Observation) -> list[Explanation]:
+        looked.append(case)
+        return []
+
+    monkeypatch.setattr(judge_module, "explain", explain)
+    Judge(NumpyTarget())(case())
+    with pytest.raises(Differs) as caught:
+        Judge(Meddling(after=write("dst", (7, 575), 0x1234)))(case())
+    assert looked == []
+    assert [str(caught.value).count("no known fault explains it"), str(caught.value).count("row 7")] == [1, 1]
+    assert len(looked) == 1

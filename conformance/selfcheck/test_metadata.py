@@ -1,25 +1,25 @@
 """Metadata: a small scope against the clauses themselves, and builders that are wrong in one way."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import islice
 
 import pytest
 
+from conformance.faults import metadata, plans, shard_metadata
+from conformance.faults.builders import Builder, FaultyBuilder, FaultyShardedBuilder, each, loosened, setting
+from conformance.faults.defect import Defect
 from conformance.gate import test_metadata as gate_cases
 from conformance.gate import test_plan as gate_plans
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.metadata import MetadataCase, golden, judge_metadata, must_refuse, seen_in, small_scope
 from conformance.metadata_rules import violations
-from conformance.plans import PlanCase, judge_plan
+from conformance.plans import judge_plan
 from conformance.plans import small_scope as small_plans
-from conformance.selfcheck import test_chunks as planners
-from conformance.selfcheck.faulty_metadata import Builder, Faults, Faulty, each, loosened, setting
 from conformance.selfcheck.running import gate
-from conformance.targets.base import PLAN, PLAN_METADATA
+from conformance.targets.base import PLAN, PLAN_METADATA, Target
 from conformance.targets.models import NumpyTarget
-from reference.chunks import Chunk
 
 REDUCED = {1: 9, 2: 5, 3: 2, 4: 1}
 WHOLE = {1: 9, 2: 9, 3: 9, 4: 9}
@@ -47,7 +47,7 @@ def test_the_scopes_have_as_many_batches_as_they_say() -> None:
     assert sum(1 for requests in REDUCED for _ in small_scope(requests, REDUCED[requests])) == 20_230
 
 
-def verdicts_on(target: NumpyTarget, cases: Iterable[MetadataCase]) -> list[str]:
+def verdicts_on(target: Target, cases: Iterable[MetadataCase]) -> list[str]:
     """What the judge says of each of some cases on which a target differs."""
     said = []
     for case in cases:
@@ -66,44 +66,68 @@ def names(clause: str, said: list[str]) -> bool:
     return any(re.search(rf"^  {predicate}.*\n(.*\n)*.*expected", text, re.MULTILINE) for text in said)
 
 
-@pytest.mark.parametrize("name", Faults.UNSHARDED)
-def test_a_faulty_builder_is_caught_by_its_clause_on_a_batch_of_the_gate(name: str) -> None:
-    builder, clause = Faults.UNSHARDED[name]
-    assert names(clause, verdicts_on(Faulty(builder), gate_cases.NAMED.values()))
+SAYS = {
+    "metadata-cut-unaligned": "PLAN-9: PLAN-3",
+    "empty-metadata": "PLAN-8: the contexts are",
+    "requests-counted-among-those-with-context": "PLAN-9: PLAN-1",
+    "max-query-len-of-the-batch": "PLAN-15: chunk .* max_query_len",
+    "max-seq-len-of-the-batch": "PLAN-15: chunk .* max_seq_len",
+    "row-budget-undivided": "SHARD-6: PLAN-2",
+    "alignment-without-the-stripe": "SHARD-6: PLAN-3",
+    "starts-of-the-whole-context": "SHARD-7: chunk 1: starts",
+    "local-starts-of-the-whole-context": "SHARD-7: chunk 1: local_starts",
+}
+"""What a predicate says besides its clause, where one clause is about more."""
+
+WITHOUT_A_PREDICATE = {"PLAN-11", "PLAN-22", "PLAN-23", "PLAN-24"}
+RAISING = {"no-context-without-a-plan", "workspace-checked-without-context", "no-context-on-several-ranks"}
 
 
-@pytest.mark.parametrize("name", Faults.SHARDED)
-def test_a_faulty_builder_for_ranks_is_caught_by_its_clause_on_a_batch_of_the_gate(name: str) -> None:
-    builder, clause = Faults.SHARDED[name]
-    assert names(clause, verdicts_on(Faulty(builder), gate_cases.SHARDED.values()))
+def with_predicates(defects: Iterable[Defect]) -> list[Defect]:
+    """Those of clauses that a predicate speaks for, and that answer something."""
+    return [d for d in defects if d.clause not in WITHOUT_A_PREDICATE and d.name not in RAISING]
+
+
+BATCHES = [
+    *gate_cases.NAMED.values(),
+    gate_cases.LARGE["300 pieces in a chunk"],
+    MetadataCase((4, 4), (0, 2, 5), 6, 4, False),  # of the small scope
+]
+
+
+@pytest.mark.parametrize("defect", with_predicates(metadata.DEFECTS), ids=lambda defect: defect.name)
+def test_a_faulty_builder_is_caught_by_its_clause_on_a_batch_of_the_gate(defect: Defect) -> None:
+    assert names(SAYS.get(defect.name, defect.clause), verdicts_on(defect.target(), BATCHES))
+
+
+@pytest.mark.parametrize("defect", with_predicates(shard_metadata.DEFECTS), ids=lambda defect: defect.name)
+def test_a_faulty_builder_for_ranks_is_caught_by_its_clause_on_a_batch_of_the_gate(defect: Defect) -> None:
+    assert names(SAYS.get(defect.name, defect.clause), verdicts_on(defect.target(), gate_cases.SHARDED.values()))
 
 
 @pytest.mark.parametrize("cases", [gate_cases.NAMED, gate_cases.SHARDED], ids=["unsharded", "sharded"])
 def test_a_builder_that_is_right_passes(cases: dict[str, MetadataCase]) -> None:
-    assert verdicts_on(Faulty(golden), cases.values()) == verdicts_on(Faulty(loosened), cases.values()) == []
+    assert (
+        verdicts_on(FaultyShardedBuilder(golden), cases.values())
+        == verdicts_on(FaultyShardedBuilder(loosened), cases.values())
+        == []
+    )
 
 
-PLANNERS = {
-    planners.with_an_alignment_of_one: "PLAN-3",
-    planners.with_a_row_more: "PLAN-2",
-    planners.reaching_over_requests_without_context: "PLAN-4",
-    planners.every_request_a_share: "PLAN-5",
-}
-
-
-@pytest.mark.parametrize(("planner", "clause"), PLANNERS.items(), ids=lambda item: getattr(item, "__name__", item))
-def test_a_faulty_planner_is_caught_by_its_clause_on_a_plan_of_the_gate(
-    planner: Callable[[PlanCase], list[Chunk]], clause: str
-) -> None:
-    said = []
+@pytest.mark.parametrize(
+    "name", ["cut-unaligned", "budget-a-row-more", "empty-piece-without-context", "every-request-a-share"]
+)
+def test_a_faulty_planner_is_caught_by_its_clause_on_a_plan_of_the_gate(name: str) -> None:
+    (defect,) = (defect for defect in plans.DEFECTS if defect.name == name)
+    said, target = [], defect.target()
     for case in [*gate_plans.NAMED.values(), *islice(small_plans(2, 9), 10_000)]:
         try:
-            judge_plan(Judge(planners.Faulty(planner), ["PLAN"]), case)
+            judge_plan(Judge(target, ["PLAN"]), case)
         except Differs as error:
             said.append(str(error))
         except Crashed:
             continue
-    assert any(f"  {clause}: " in text for text in said)
+    assert any(f"  {defect.clause}: " in text for text in said)
 
 
 def test_metadata_worked_out_by_hand() -> None:
@@ -155,7 +179,7 @@ def test_what_nothing_can_be_built_for_is_refused_with_the_figures(says: str, ca
 
 
 def test_a_target_that_takes_a_workspace_below_the_alignment_is_caught() -> None:
-    lax = Faulty(lambda case: golden(replace(case, workspace_rows=64)))
+    lax = FaultyBuilder(lambda case: golden(replace(case, workspace_rows=64)))
     with pytest.raises(Differs, match="PLAN-11: 15 rows were accepted, the alignment is 16"):
         must_refuse(Judge(lax, ["PLAN-11"]), MetadataCase((3,), (0, 1), 15, 16, True))
 
@@ -167,7 +191,7 @@ def test_a_field_that_is_missing_or_no_integer_is_named() -> None:
         (each(lambda case, c: delattr(c, "cu_seq_lens")), "PLAN-16: cu_seq_lens: .* no attribute"),
     ):
         with pytest.raises(Differs, match=says):
-            judge_metadata(Judge(Faulty(builder), ["PLAN"]), case)
+            judge_metadata(Judge(FaultyBuilder(builder), ["PLAN"]), case)
 
 
 def test_a_builder_that_raises_has_crashed_and_one_that_cannot_run_is_not_judged() -> None:
@@ -179,7 +203,7 @@ def test_a_builder_that_raises_has_crashed_and_one_that_cannot_run_is_not_judged
 
     for error, verdict in ((IndexError("7"), Crashed), (NotJudged("no driver"), NotJudged)):
         with pytest.raises(verdict):
-            judge_metadata(Judge(Faulty(raises(error)), ["PLAN"]), MetadataCase((3,), (0, 1), 64, 16, True))
+            judge_metadata(Judge(FaultyBuilder(raises(error)), ["PLAN"]), MetadataCase((3,), (0, 1), 64, 16, True))
 
 
 class PlansOnly(NumpyTarget):

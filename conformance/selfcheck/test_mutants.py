@@ -25,10 +25,10 @@ JUDGED = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every other mutant in profile quick, all of them in the others (`make faults`)."""
+    """Every third mutant in profile quick, all of them in the others (`make faults`)."""
     if "mutant" in metafunc.fixturenames:
         mutants = JUDGED[metafunc.function.__name__]
-        chosen = mutants[::2] if metafunc.config.getoption("--profile") == "quick" else mutants
+        chosen = mutants[::3] if metafunc.config.getoption("--profile") == "quick" else mutants
         metafunc.parametrize("mutant", chosen, ids=[re.sub(r"[ :]+", "-", mutant.name) for mutant in chosen])
 
 
@@ -81,7 +81,9 @@ def test_the_host_gate_is_red_on_a_faulty_merge(mutant: Mutant, tmp_path: Path) 
 
 def test_an_unchanged_copy_of_the_sources_conforms(tmp_path: Path) -> None:
     unchanged = Mutant("none", PLAIN, "(GatherArgs args) {", "(GatherArgs args) {")
-    run = gate(*GATHER, "--target", f"{unchanged.target}:{unchanged.write(tmp_path)}", "-k", "not magnitudes")
+    run = gate(
+        *GATHER, "--target", f"{unchanged.target}:{unchanged.write(tmp_path)}", "-k", "not magnitudes and not scope"
+    )
     assert run.returncode == 0, run.stdout[-3000:]
 
 

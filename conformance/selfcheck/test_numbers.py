@@ -6,29 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.faults.builders import FaultyBuilder, FaultyShardedBuilder, loosened, setting
+from conformance.faults.defects import DEFECTS
+from conformance.faults.planners import FaultyPlanner, told
+from conformance.faults.workspaces import FaultyRows
 from conformance.gate import test_metadata as gate_cases
 from conformance.gate import test_plan as gate_plans
 from conformance.judge import Crashed, Differs, Judge
-from conformance.metadata import MetadataCase, judge_kept_metadata, judge_metadata, must_refuse
+from conformance.metadata import judge_kept_metadata, judge_metadata, must_refuse
 from conformance.plans import PlanCase, judge_kept_plans, judge_plan
-from conformance.selfcheck.faulty_metadata import Faulty, FaultyRows, loosened, setting
-from conformance.selfcheck.faulty_numbers import BUILDERS, LAX, PLANNERS, ROWS, SHARDED_BUILDERS, Planner, told
+from conformance.selfcheck.faulty_numbers import BUILDERS, LAX, PLANNERS, ROWS, SHARDED_BUILDERS
 from conformance.selfcheck.running import gate
 from conformance.targets.models import NumpyTarget
 from conformance.workspaces import WorkspaceCase, judge_workspace
 
 Verdicts = (Differs, Crashed)
-
-
-class FaultyPlans(NumpyTarget):
-    """A target whose plans come from a function of the case, which padded_rows is a method of."""
-
-    def __init__(self, planner: Planner) -> None:
-        super().__init__()
-        self.planner = planner
-
-    def plan_mla_context_chunks(self, *arguments: Any) -> Any:
-        return self.planner(arguments[-1].__self__)
 
 
 def red(verdict: Callable[[Judge, Any], None], target: NumpyTarget, cases: Iterable[Any]) -> bool:
@@ -43,24 +35,24 @@ def red(verdict: Callable[[Judge, Any], None], target: NumpyTarget, cases: Itera
 
 @pytest.mark.parametrize("name", PLANNERS)
 def test_a_planner_that_is_wrong_on_some_numbers_is_caught_on_a_plan_of_the_gate(name: str) -> None:
-    assert red(judge_plan, FaultyPlans(PLANNERS[name]), gate_plans.NAMED.values())
+    assert red(judge_plan, FaultyPlanner(PLANNERS[name]), gate_plans.NAMED.values())
 
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_a_builder_that_is_wrong_on_some_numbers_is_caught_on_a_batch_of_the_gate(name: str) -> None:
     cases = [*gate_cases.NAMED.values(), *gate_cases.LARGE.values()]
-    assert red(judge_metadata, Faulty(BUILDERS[name]), sorted(cases, key=lambda case: sum(case.context_lens)))
+    assert red(judge_metadata, FaultyBuilder(BUILDERS[name]), sorted(cases, key=lambda case: sum(case.context_lens)))
 
 
 @pytest.mark.parametrize("name", SHARDED_BUILDERS)
 def test_a_builder_that_is_wrong_on_some_ranks_is_caught_on_a_batch_of_the_gate(name: str) -> None:
-    assert red(judge_metadata, Faulty(SHARDED_BUILDERS[name]), gate_cases.shardings())
+    assert red(judge_metadata, FaultyShardedBuilder(SHARDED_BUILDERS[name]), gate_cases.shardings())
 
 
 @pytest.mark.parametrize("name", LAX)
 def test_a_builder_that_takes_too_few_rows_is_caught_on_a_batch_of_the_gate(name: str) -> None:
     cases = [*gate_cases.REFUSED.values(), *gate_cases.REFUSED_SHARDED.values()]
-    assert red(must_refuse, Faulty(LAX[name]), cases)
+    assert red(must_refuse, FaultyShardedBuilder(LAX[name]), cases)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -75,13 +67,13 @@ SIZE = WorkspaceCase("dense", 100, 1, 16, 1)
 
 def test_bools_integers_and_slices_of_numpy_are_as_good_as_those_of_python() -> None:
     plans = told(is_continuation=np.bool_, request_start=np.int64, starts=np.array, seq_lens=np.array)
-    judge_plan(Judge(FaultyPlans(plans)), PLAN)
+    judge_plan(Judge(FaultyPlanner(plans)), PLAN)
     batches = setting(
         is_continuation=lambda case, c: np.bool_(c.is_continuation),
         starts=lambda case, c: np.array(c.starts, np.int32),
         token_slice=lambda case, c: slice(np.int64(c.token_slice.start), c.token_slice.stop, 1),
     )
-    judge_metadata(Judge(Faulty(batches)), BATCH)
+    judge_metadata(Judge(FaultyBuilder(batches)), BATCH)
 
 
 def test_nothing_is_built_without_context_whatever_the_workspace() -> None:
@@ -90,69 +82,36 @@ def test_nothing_is_built_without_context_whatever_the_workspace() -> None:
         return loosened(case)
 
     with pytest.raises(Crashed):
-        judge_metadata(Judge(Faulty(asserts)), gate_cases.batch((0, 0), (4, 2), 15, 16))
-
-
-class Reusing(NumpyTarget):
-    """Keeps its answers in what the next call fills."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows = np.zeros(1 << 17, np.int32)
-        self.plan: list[Any] = []
-
-    def plan_mla_context_chunks(self, *arguments: Any) -> Any:
-        self.plan[:] = super().plan_mla_context_chunks(*arguments)
-        return self.plan
-
-    def build_mla_chunked_context_metadata(self, *arguments: Any) -> Any:
-        case = MetadataCase(tuple(arguments[0]), tuple(arguments[1]), *arguments[2:])
-        answer, first = loosened(case), 0
-        for chunk in answer.chunks if answer else ():
-            end = first + len(chunk.token_to_seq)
-            self.rows[first:end], chunk.token_to_seq = chunk.token_to_seq, self.rows[first:end]
-            first = end
-        return answer
+        judge_metadata(Judge(FaultyBuilder(asserts)), gate_cases.batch((0, 0), (4, 2), 15, 16))
 
 
 def test_an_answer_that_a_later_call_changes_is_caught_on_the_plans_and_batches_of_the_gate() -> None:
-    target, plans = Reusing(), [*gate_plans.NAMED.values()]
+    plans, overwritten = [*gate_plans.NAMED.values()], DEFECTS["plans-in-one-list"].target()
     for case in plans:
-        judge_plan(Judge(target), case)
+        judge_plan(Judge(overwritten), case)
     with pytest.raises(Differs, match="PLAN-22: when a later answer was there"):
-        judge_kept_plans(Judge(target), plans)
-    for batches in (gate_cases.NAMED, gate_cases.SHARDED):
+        judge_kept_plans(Judge(overwritten), plans)
+    for defect, batches in (
+        ("token-to-seq-in-one-buffer", gate_cases.NAMED),
+        ("local-token-to-seq-in-one-buffer", gate_cases.SHARDED),
+    ):
+        target = DEFECTS[defect].target()
         for batch in batches.values():
             judge_metadata(Judge(target), batch)
         with pytest.raises(Differs, match="PLAN-22: when a later answer was there"):
             judge_kept_metadata(Judge(target), gate_cases.and_backwards(batches.values()))
 
 
-class Consuming(NumpyTarget):
-    """Leaves the caller's lists changed."""
-
-    def __init__(self, place: int) -> None:
-        super().__init__()
-        self.place = place
-
-    def plan_mla_context_chunks(self, *arguments: Any) -> Any:
-        answer = super().plan_mla_context_chunks(*arguments)
-        arguments[0].clear()
-        return answer
-
-    def build_mla_chunked_context_metadata(self, *arguments: Any) -> Any:
-        answer = super().build_mla_chunked_context_metadata(*arguments)
-        arguments[self.place].pop()
-        return answer
+CONSUMING: list[tuple[str, Any, Any]] = [
+    ("context-lens-consumed", judge_plan, PLAN),
+    ("query-start-loc-consumed", judge_metadata, BATCH),
+]
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_arguments_that_a_call_changes_are_caught(place: int) -> None:
-    target = Consuming(place)
-    judged: list[Any] = [(judge_plan, PLAN), (judge_metadata, BATCH)]
-    for verdict, case in judged:
-        with pytest.raises(Differs, match="PLAN-23: after the call an argument is"):
-            verdict(Judge(target), case)
+@pytest.mark.parametrize(("defect", "verdict", "case"), CONSUMING, ids=[row[0] for row in CONSUMING])
+def test_arguments_that_a_call_changes_are_caught(defect: str, verdict: Any, case: Any) -> None:
+    with pytest.raises(Differs, match="PLAN-23: after the call an argument is"):
+        verdict(Judge(DEFECTS[defect].target()), case)
 
 
 class Leaving(NumpyTarget):

@@ -101,7 +101,7 @@ REACHED: dict[str, Callable[[Tally], bool]] = {
     "12 prompts of 1.7 K tokens, none split": lambda t: t.happened.splits == 0,
     "12 prompts of 1.7 K tokens, budget 1,000: splits within blocks": lambda t: t.happened.splits == 20,
     "a system prompt shared, users diverge within its third block": lambda t: t.happened.hit_tokens == 2 * 32,
-    "a system prompt shared within one step": lambda t: t.happened.hits == 3 and t.happened.splits == 0,
+    "a system prompt shared within one step and one chunk": lambda t: t.happened.hits == 3 and t.happened.splits == 0,
     "24 users of a system prompt": lambda t: t.happened.hits == 23,
     "a hit up to the last full block but one: a prompt of whole blocks computes its last one again": lambda t: (
         t.happened.hit_tokens == 2 * 32

@@ -7,9 +7,12 @@ from typing import ClassVar
 import pytest
 
 from conformance.contexts import CONTEXTS, Context, GatherCall
+from conformance.faults import servers
+from conformance.faults.defect import Defect
+from conformance.faults.servers import Answering, Changed, Server, fail
 from conformance.judge import Crashed, Differs, Judge, Unsupported
 from conformance.selfcheck.running import gate
-from conformance.selfcheck.servers import Answering, Changed, Server, dispatches, fail, red, startups
+from conformance.selfcheck.servers import dispatches, red, startups
 from conformance.serving import judge_message, judge_operator, judge_refusal, judge_rows, judge_start
 from conformance.startups import RULES
 from conformance.targets.base import Target
@@ -20,63 +23,26 @@ def test_a_right_server_conforms() -> None:
     assert red(Server(), dispatches() + startups()) == set()
 
 
-GENERIC = "gather_and_maybe_dequant_cache"
+BOTH = {"no-gather-for-some-batches", "gather-without-context", "serving-stops-without-context"}
+"""Those that leave nothing to judge the operator by."""
+
+
+@pytest.mark.parametrize("defect", servers.DEFECTS, ids=lambda defect: defect.name)
+def test_a_faulty_dispatch_is_seen_under_its_clause_alone(defect: Defect) -> None:
+    assert red(defect.target(), dispatches()) == ({"SERVE-1", "SERVE-2"} if defect.name in BOTH else {defect.clause})
+
+
 COPY = "cp_gather_cache"
-NVFP4 = "cp_gather_and_upconvert_nvfp4_kv_cache"
 
 GATHERING = {
-    "nvfp4 to the generic gather": (
-        Changed(lambda call, _: replace(call, operator=GENERIC, kv_cache_dtype="nvfp4_ds_mla"), "nvfp4_ds_mla"),
-        {"SERVE-1"},
-    ),
-    "fp8_ds_mla to the nvfp4 gather": (
-        Changed(lambda call, _: replace(call, operator=NVFP4), "fp8_ds_mla"),
-        {"SERVE-1"},
-    ),
-    "per-tensor fp8 copied into bf16": (
-        Changed(lambda call, _: replace(call, operator="cp_gather_cache"), "fp8"),
-        {"SERVE-1"},
-    ),
-    "the generic gather told another format": (
-        Changed(lambda call, _: replace(call, kv_cache_dtype="auto"), "fp8"),
-        {"SERVE-1"},
-    ),
-    "starts not passed": (Changed(lambda call, _: replace(call, seq_starts=None)), {"SERVE-2"}),
     "starts of another chunk": (
         Changed(lambda call, calls: replace(call, seq_starts=(*(calls[-1].seq_starts or ()), 0, 0, 0))),
         {"SERVE-2"},
     ),
-    "starts of the first chunk": (
-        Changed(lambda call, calls: replace(call, seq_starts=(calls[0].seq_starts or ()) + (0,) * 9)),
-        {"SERVE-2"},
-    ),
-    "the block table of the whole batch": (
-        Changed(lambda call, calls: replace(call, block_table=calls[0].block_table)),
-        {"SERVE-2"},
-    ),
-    "a row more": (Changed(lambda call, _: replace(call, rows=call.rows + 1)), {"SERVE-2"}),
     "a row less": (Changed(lambda call, _: replace(call, rows=call.rows - 1)), {"SERVE-2"}),
-    "not into the first rows": (Changed(lambda call, _: replace(call, first_row=1)), {"SERVE-2"}),
     "a request less": (Changed(lambda call, _: replace(call, requests=call.requests - 1)), {"SERVE-2"}),
-    "rows of another owner": (Changed(lambda call, _: replace(call, owners=(0,) * call.rows)), {"SERVE-2"}),
-    "ends instead of starts": (
-        Changed(lambda call, _: replace(call, workspace_starts=call.workspace_starts[1:])),
-        {"SERVE-2"},
-    ),
     "starts wrong from chunk 4 on": (
         Changed(lambda call, calls: replace(call, seq_starts=(0,)) if call in calls[3:] else call),
-        {"SERVE-2"},
-    ),
-    "starts floored to a block": (
-        Changed(lambda call, _: replace(call, seq_starts=tuple(s // 64 * 64 for s in call.seq_starts or ()))),
-        {"SERVE-2"},
-    ),
-    "batch_size is the length of cu_seq_lens": (
-        Changed(lambda call, _: replace(call, requests=len(call.workspace_starts))),
-        {"SERVE-2"},
-    ),
-    "batch_size is the whole batch's": (
-        Answering(lambda calls, case: [replace(call, requests=len(case.context_lens)) for call in calls]),
         {"SERVE-2"},
     ),
     "fp8 copied without starts": (
@@ -86,19 +52,6 @@ GATHERING = {
     "fp8 copied into other rows": (
         Changed(lambda call, _: replace(call, first_row=7) if call.operator == COPY else call, "fp8", "fp8_e4m3"),
         {"SERVE-2"},
-    ),
-    "no gather into fp8": (Answering(lambda calls, case: [] if case.workspace == "fp8" else calls), {"SERVE-2"}),
-    "no gather for some batches": (
-        Answering(lambda calls, case: None if len(case.context_lens) == 6 else calls),
-        {"SERVE-1", "SERVE-2"},
-    ),
-    "a gather without context": (
-        Answering(lambda calls, case: calls or [GatherCall(COPY, 1, case.block_table, (0, 0), 1, (0,))]),
-        {"SERVE-1", "SERVE-2"},
-    ),
-    "stops without context": (
-        Answering(lambda calls, case: calls if max(case.context_lens) else fail(IndexError())),
-        {"SERVE-1", "SERVE-2"},
     ),
     "stops for blocks of 16": (
         Answering(lambda calls, case: calls if case.block_size == 64 else fail(AssertionError())),
@@ -140,7 +93,7 @@ GATHERING = {
 
 
 @pytest.mark.parametrize(("server", "clauses"), GATHERING.values(), ids=GATHERING)
-def test_a_faulty_dispatch_is_seen_under_its_clause_alone(server: Target, clauses: set[str]) -> None:
+def test_a_dispatch_that_is_wrong_in_places_is_seen_under_its_clause_alone(server: Target, clauses: set[str]) -> None:
     assert red(server, dispatches()) == clauses
 
 

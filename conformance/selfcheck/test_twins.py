@@ -10,9 +10,12 @@ import torch
 
 from conformance import twins
 from conformance.cases import NAMED, cases_of
+from conformance.faults import tile_reading
+from conformance.faults.defects import find_defect
+from conformance.faults.gathers import FaultyGather
 from conformance.generation import Geometry, realize
 from conformance.judge import Differs, Judge
-from conformance.targets.models import NumpyTarget
+from conformance.targets.models import EVERY_GATHER, NumpyTarget
 from fixtures.cases import GatherCase
 from reference.reading import read_records
 from reference.records import FP8_DS_MLA
@@ -73,87 +76,21 @@ def a_few_of_all_kinds() -> GatherCase:
     return twins.as_twin(realize(Geometry(16, (90, 60), (3, 70)), seed=1))
 
 
-class Wrong(NumpyTarget):
-    """The golden gather, with its cache changed before or its rows after."""
-
-    def __init__(self, before: Callable[[Any], Any] | None = None, after: Callable[[Rows], None] | None = None) -> None:
-        super().__init__()
-        self.before, self.after = before, after
-
-    def cp_gather_and_upconvert_fp8_kv_cache(self, src_cache: Any, dst: Any, *others: Any, **more: Any) -> None:
-        cache = self.before(src_cache.copy()) if self.before else src_cache
-        super().cp_gather_and_upconvert_fp8_kv_cache(cache, dst, *others, **more)
-        if self.after:
-            self.after(dst)
+def wrong(name: str) -> FaultyGather:
+    return FaultyGather(next(fault for fault in tile_reading.FAULTS if fault.name == name), EVERY_GATHER)
 
 
-class StartsIgnored(NumpyTarget):
-    def cp_gather_and_upconvert_fp8_kv_cache(
-        self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
-    ) -> None:
-        super().cp_gather_and_upconvert_fp8_kv_cache(src_cache, dst, block_table, workspace_starts, batch_size)
-
-
-def scales_of_the_next_tile(cache: Any) -> Any:
-    cache[..., 512:528] = np.roll(cache[..., 512:528], 4, axis=-1)
-    return cache
-
-
-def scales_cut_to_bf16(cache: Any) -> Any:
-    cache[..., 512:528:4] = cache[..., 513:528:4] = 0
-    return cache
-
-
-def rope_of_the_other_byte_order(cache: Any) -> Any:
-    cache[..., 528:] = cache[..., 528:].reshape(*cache.shape[:2], 64, 2)[..., ::-1].reshape(*cache.shape[:2], 128)
-    return cache
-
-
-def subnormals_flushed(rows: Rows) -> None:
-    rows[(rows & 0x7F80) == 0] &= 0x8000
-
-
-def infinities_saturated(rows: Rows) -> None:
-    rows[:, :512][(rows[:, :512] & 0x7FFF) == 0x7F80] -= 1
-
-
-def nan_of_rope_made_canonical(rows: Rows) -> None:
-    rope = rows[:, 512:]
-    rope[(rope & 0x7FFF) > 0x7F80] = 0x7FFF
-
-
-def nan_of_latent_with_a_sign(rows: Rows) -> None:
-    rows[:, :512][rows[:, :512] == 0x7FFF] = 0xFFFF
-
-
-def last_row_spoilt(rows: Rows) -> None:
-    rows[-1:] ^= 1
-
-
-BEFORE = [scales_of_the_next_tile, scales_cut_to_bf16, rope_of_the_other_byte_order]
-AFTER = [
-    subnormals_flushed,
-    infinities_saturated,
-    nan_of_rope_made_canonical,
-    nan_of_latent_with_a_sign,
-    last_row_spoilt,
-]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [*(Wrong(before=fault) for fault in BEFORE), *(Wrong(after=fault) for fault in AFTER)],
-    ids=[fault.__name__ for fault in [*BEFORE, *AFTER]],
-)
-def test_a_wrong_reader_is_seen(wrong: Wrong) -> None:
-    with pytest.raises(Differs, match="element"):
+@pytest.mark.parametrize("name", [fault.name for fault in tile_reading.FAULTS])
+def test_a_wrong_reader_is_seen_and_named(name: str) -> None:
+    with pytest.raises(Differs, match="element") as caught:
         for case in (a_few_of_all_kinds, *CASES):
-            Judge(wrong, ["TWIN-2"])(case())
+            Judge(wrong(name), ["TWIN-2"])(case())
+    assert name in caught.value.explained_by
 
 
 def test_any_nan_is_allowed_where_one_is_computed_and_not_where_it_is_copied() -> None:
-    for wrong, seen in ((nan_of_latent_with_a_sign, False), (nan_of_rope_made_canonical, True)):
-        target = Wrong(after=wrong)
+    for name, seen in (("nan-of-latent-negative", False), ("rope-nan-canonical", True)):
+        target = wrong(name)
         target.nan = "any"
         judge = Judge(target, ["TWIN-3"])
         if not seen:
@@ -182,8 +119,9 @@ def test_rows_written_without_requests_are_seen() -> None:
 
 
 def test_ignored_starts_are_seen_and_named() -> None:
+    ignoring = find_defect("fp8_ds_mla-starts-ignored").target()
     with pytest.raises(Differs, match="seq_starts ignored") as caught:
-        Judge(StartsIgnored(), ["TWIN-1"])(twins.as_twin(realize(Geometry(16, (5, 9), (3, 6)), seed=1)))
+        Judge(ignoring, ["TWIN-1"])(twins.as_twin(realize(Geometry(16, (5, 9), (3, 6)), seed=1)))
     assert "RoPE" in str(caught.value) or "scale byte 512 (0x" in str(caught.value)
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from conformance.faults import workspaces
+from conformance.faults.defect import Defect
 from conformance.judge import Differs, Judge, Unsupported
-from conformance.selfcheck.faulty_metadata import ROWS, FaultyRows
 from conformance.targets.models import NumpyTarget
 from conformance.workspaces import WorkspaceCase, every_configuration, golden, judge_workspace, violation
 
@@ -36,16 +37,18 @@ def test_the_workspaces_of_every_configuration_keep_every_clause() -> None:
         assert violation(case, golden(case) + 1) and violation(case, golden(case) - 1)
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_a_faulty_workspace_is_caught_by_its_clause_in_a_configuration_of_the_gate(name: str) -> None:
-    rows, clause = ROWS[name]
-    said = []
+SEEN = [defect for defect in workspaces.DEFECTS if defect.name != "topk-in-32-bits"]  # which raises, and is right here
+
+
+@pytest.mark.parametrize("defect", SEEN, ids=lambda defect: defect.name)
+def test_a_faulty_workspace_is_caught_by_its_clause_in_a_configuration_of_the_gate(defect: Defect) -> None:
+    said, target = [], defect.target()
     for case in EVERY:
         try:
-            judge_workspace(Judge(FaultyRows(rows), ["PLAN"]), case)
+            judge_workspace(Judge(target, ["PLAN"]), case)
         except Differs as error:
             said.append(str(error))
-    assert any(f"  {clause}: " in text for text in said)
+    assert any(f"  {defect.clause}: " in text for text in said)
 
 
 def test_a_target_without_one_of_the_builders_is_unsupported_there() -> None:

@@ -63,6 +63,8 @@ class Target:
     """By the name of an operator, the schema it is registered with; empty for a target that registers none."""
     lost: str | None = None
     """Which test ruined this process's CUDA context, and how; nothing can be judged in it from then on."""
+    slow: bool = False
+    """Whether profile quick leaves out of its gate what is marked long; the summary says so."""
     most_workers: int | None = None
     """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
 

@@ -167,6 +167,7 @@ class TorchTarget(Target):
     def __init__(self, device: str = "cpu", *, profile: Profile = DEFAULT) -> None:
         """`device` is torch's name of it."""
         self.device, self.profile = device, profile
+        self.slow = device == "cpu"
         self.name = "torch" if device == "cpu" else f"torch:{device}"
         self.memory = TorchMemory(device)
 

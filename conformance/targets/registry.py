@@ -35,7 +35,14 @@ BUILT_IN: dict[str, Callable[..., Target]] = {
 }
 
 
+def _faulty(name: str) -> Target:
+    from conformance.faults.defects import find_defect  # which imports most of the suite
+
+    return find_defect(name).named_target()
+
+
 WITH_A_PARAMETER: dict[str, Callable[[str], Target]] = {
+    "fault": _faulty,
     "vllm-ops": VllmOpsTarget,
     **{
         f"vllm-ops-{profile.name}": partial(VllmOpsTarget, profile=profile)
@@ -86,8 +93,9 @@ def _with_parameter(known: str, parameter: str) -> Target:
         raise UnknownTarget(f"--target is {known!r}; allowed is {known}:PATH")
     try:
         return WITH_A_PARAMETER[known](parameter)
-    except (TypeError, OSError) as error:
-        raise UnknownTarget(f"--target is '{known}:{parameter}', but {error}") from error
+    except (TypeError, KeyError, OSError) as error:
+        said = error.args[0] if isinstance(error, KeyError) else error
+        raise UnknownTarget(f"--target is '{known}:{parameter}', but {said}") from error
 
 
 def _imported(module: str, attribute: str, name: str) -> Target:

@@ -3,9 +3,12 @@
 import ctypes
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from conformance.faults.defect import Defect
+from conformance.targets.base import GATHER, GATHER_STARTS
 from conformance.targets.kernels import CudaTarget
 
 Call = dict[str, Any]
@@ -15,13 +18,17 @@ Gather = Callable[..., None]
 class Meddling(CudaTarget):
     """The project's kernel, called by `run` as it likes."""
 
+    capabilities = frozenset({GATHER, GATHER_STARTS})
+
     def __init__(self, run: Callable[[Gather, Call], None]) -> None:
+        """`run` is handed the gather and the arguments of a call."""
         super().__init__()
         self.run = run
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
+        """See Target."""
         call = dict(
             src_cache=src_cache,
             dst=dst,
@@ -34,6 +41,7 @@ class Meddling(CudaTarget):
 
 
 def on_a_stream_of_its_own() -> Callable[[Gather, Call], None]:
+    """Takes no notice of the current stream."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -46,6 +54,7 @@ def on_a_stream_of_its_own() -> Callable[[Gather, Call], None]:
 
 
 def on_the_default_stream(gather: Gather, call: Call) -> None:
+    """Takes the default stream."""
     import cupy
 
     with cupy.cuda.Stream.null:
@@ -53,12 +62,14 @@ def on_the_default_stream(gather: Gather, call: Call) -> None:
 
 
 def after_a_look_at_the_starts(gather: Gather, call: Call) -> None:
+    """Copies seq_starts to the host."""
     if call["seq_starts"] is not None and len(call["seq_starts"]):
         call["seq_starts"].get()
     gather(**call)
 
 
 def waiting_for_the_rows(gather: Gather, call: Call) -> None:
+    """Synchronises behind the launch."""
     import cupy
 
     gather(**call)
@@ -66,6 +77,7 @@ def waiting_for_the_rows(gather: Gather, call: Call) -> None:
 
 
 def with_starts_remembered() -> Callable[[Gather, Call], None]:
+    """Keeps what an address held at first."""
     seen: dict[int, Any] = {}
 
     def run(gather: Gather, call: Call) -> None:
@@ -80,6 +92,7 @@ def with_starts_remembered() -> Callable[[Gather, Call], None]:
 
 
 def with_scratch_memory_from_the_pool(gather: Gather, call: Call) -> None:
+    """Allocates from the library."""
     import cupy
 
     scratch = cupy.empty(1 << 12, cupy.uint8)
@@ -88,6 +101,7 @@ def with_scratch_memory_from_the_pool(gather: Gather, call: Call) -> None:
 
 
 def with_scratch_memory_of_the_stream(gather: Gather, call: Call) -> None:
+    """Allocates in the order of the stream."""
     import cupy
 
     pointer = cupy.cuda.runtime.mallocAsync(1 << 12, cupy.cuda.get_current_stream().ptr)
@@ -96,6 +110,7 @@ def with_scratch_memory_of_the_stream(gather: Gather, call: Call) -> None:
 
 
 def with_memory_that_is_never_freed(gather: Gather, call: Call) -> None:
+    """Allocates from the CUDA runtime."""
     import cupy
 
     cupy.cuda.runtime.malloc(64 << 20)
@@ -103,6 +118,7 @@ def with_memory_that_is_never_freed(gather: Gather, call: Call) -> None:
 
 
 def wrong_once_in_twenty() -> Callable[[Gather, Call], None]:
+    """Changes one bit of each twentieth call."""
     calls = 0
 
     def run(gather: Gather, call: Call) -> None:
@@ -116,6 +132,7 @@ def wrong_once_in_twenty() -> Callable[[Gather, Call], None]:
 
 
 def through_one_scratch_buffer() -> Callable[[Gather, Call], None]:
+    """Shares a buffer among all calls."""
     import cupy
 
     scratch = cupy.empty((4096, 576), cupy.uint16)
@@ -134,6 +151,8 @@ def through_one_scratch_buffer() -> Callable[[Gather, Call], None]:
 
 
 def only_the_first_rows(most: int) -> Callable[[Gather, Call], None]:
+    """Has a grid of limited size."""
+
     def run(gather: Gather, call: Call) -> None:
         gather(**{**call, "dst": call["dst"][:most]})
 
@@ -141,6 +160,7 @@ def only_the_first_rows(most: int) -> Callable[[Gather, Call], None]:
 
 
 def with_an_error_left_behind(gather: Gather, call: Call) -> None:
+    """Leaves an error pending in the CUDA runtime where there is nothing to do."""
     gather(**call)
     if len(call["dst"]) == 0:
         path = re.findall(r"\S*/libcudart\.so[.0-9]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
@@ -151,6 +171,7 @@ class ReadingWhatNobodyWrote(Meddling):
     """A target with scratch memory that it reads before it writes, as compute-sanitizer's initcheck finds out."""
 
     def __init__(self) -> None:
+        """See Meddling."""
         super().__init__(self._run)
 
     def _run(self, gather: Gather, call: Call) -> None:
@@ -162,6 +183,7 @@ class ReadingWhatNobodyWrote(Meddling):
 
 
 def refusing_after_a_launch(gather: Gather, call: Call) -> None:
+    """Launches something before it refuses."""
     import cupy
 
     try:
@@ -169,3 +191,31 @@ def refusing_after_a_launch(gather: Gather, call: Call) -> None:
     except ValueError:
         cupy.RawKernel('extern "C" __global__ void nothing() {}', "nothing")((1,), (1,), ())
         raise
+
+
+def _of_32_bits(gather: Gather, call: Call) -> None:
+    dst = call["dst"]
+    most = (1 << 31) // dst.strides[0] * 2
+    gather(**{**call, "dst": dst[:most]})
+
+
+def _defect(name: str, clause: str, sentence: str, make: Callable[[], Callable[[Gather, Call], None]]) -> Defect:
+    return Defect(f"device-{name}", sentence, clause, "device", lambda: Meddling(make()))
+
+
+DEFECTS = (
+    _defect("stream-of-its-own", "DEVICE-1", "launched on a stream of its own", on_a_stream_of_its_own),
+    _defect("default-stream", "DEVICE-2", "launched on the default stream", lambda: on_the_default_stream),
+    _defect("starts-copied", "DEVICE-3", "seq_starts copied to the host first", lambda: after_a_look_at_the_starts),
+    _defect("waits", "DEVICE-3", "waits for its rows", lambda: waiting_for_the_rows),
+    _defect("starts-remembered", "DEVICE-4", "seq_starts of an address remembered", with_starts_remembered),
+    _defect("pool", "DEVICE-5", "scratch memory from the library", lambda: with_scratch_memory_from_the_pool),
+    _defect("stream-ordered", "DEVICE-5", "scratch memory of the stream", lambda: with_scratch_memory_of_the_stream),
+    _defect("never-freed", "DEVICE-5", "memory allocated and never freed", lambda: with_memory_that_is_never_freed),
+    _defect("once-in-twenty", "DEVICE-6", "one bit of each twentieth call wrong", wrong_once_in_twenty),
+    _defect("shared-scratch", "DEVICE-7", "one scratch buffer for all calls", through_one_scratch_buffer),
+    _defect("65535-rows", "DEVICE-8", "65,535 rows at most", partial(only_the_first_rows, 65_535)),
+    _defect("offset-of-dst", "DEVICE-9", "rows beyond 2^32 bytes of dst not written", lambda: _of_32_bits),
+    _defect("error-pending", "DEVICE-10", "an error left pending", lambda: with_an_error_left_behind),
+    _defect("launch-then-refuse", "DEVICE-11", "a launch before the refusal", lambda: refusing_after_a_launch),
+)

@@ -1,0 +1,107 @@
+"""A merge in binary32, step by step, as a target: what wrong merges are variations of."""
+
+from typing import Any
+
+import numpy as np
+
+from conformance.targets.base import MERGE
+from conformance.targets.models import NumpyTarget
+from reference.merging import BF16, check_well_formed, counted, numbers
+from reference.scalars import bf16_from_f32, f32_from_bf16
+
+Array = Any
+F32 = np.float32
+LOG2E, LN2 = F32(np.log2(np.e)), F32(np.log(2))
+
+
+def to_bf16(x: Array) -> Array:
+    """float32 -> the nearest numbers of bf16, as float32."""
+    return f32_from_bf16(bf16_from_f32(x))
+
+
+def flat(array: Array, shape: tuple[int, ...]) -> Array:
+    """The memory of an array, from its first element on, as a contiguous array of that shape."""
+    return np.lib.stride_tricks.as_strided(
+        array, shape, [array.itemsize * int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
+    )
+
+
+class Stepwise(NumpyTarget):
+    """Right: weights e^(lse - max), shares, the sum of what has a share. P, S are float32 [T, H, D], p, s [H, T]."""
+
+    capabilities = frozenset({MERGE})
+
+    def __init__(self) -> None:
+        """Its name is that of its class."""
+        super().__init__()
+        self.name = f"{type(self).__module__}:{type(self).__name__}"
+
+    def merge_attn_states(
+        self,
+        output: Any,
+        prefix_output: Any,
+        prefix_lse: Any,
+        suffix_output: Any,
+        suffix_lse: Any,
+        output_lse: Any = None,
+    ) -> None:
+        """See Target."""
+        check_well_formed(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
+        self._run(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
+
+    def _run(
+        self,
+        output: Any,
+        prefix_output: Any,
+        prefix_lse: Any,
+        suffix_output: Any,
+        suffix_lse: Any,
+        output_lse: Any,
+    ) -> None:
+        with np.errstate(all="ignore"):
+            p, s = (self._counted(self._lse_of(lse)) for lse in (prefix_lse, suffix_lse))
+            lse = self._log_sum(p, s)
+            a, b = (share.T[..., None].astype(F32) for share in self._shares(p, s))
+            P, S = (numbers(self._numbers_of(x)).astype(F32) for x in (prefix_output, suffix_output))
+            neither = np.isneginf(counted(np.maximum(counted(p), counted(s)))).T[..., None]
+            self._store(output, self._neither(P, self._combine(P, a, S, b), neither), neither)
+            if output_lse is not None:
+                self._store_lse(output_lse, lse)
+
+    def _lse_of(self, lse: Array) -> Array:
+        return lse.copy()
+
+    def _numbers_of(self, x: Array) -> Array:
+        return x.copy()
+
+    def _counted(self, lse: Array) -> Array:
+        return counted(lse)
+
+    def _exponential(self, x: Array) -> Array:
+        return np.exp(x)
+
+    def _weights(self, p: Array, s: Array) -> tuple[Array, Array]:
+        most = np.maximum(p, s)
+        most = np.where(np.isneginf(most), F32(0), most)
+        return self._exponential(p - most), self._exponential(s - most)
+
+    def _shares(self, p: Array, s: Array) -> tuple[Array, Array]:
+        a, b = self._weights(p, s)
+        total = np.where(a + b > 0, a + b, F32(1))
+        return a / total, b / total
+
+    def _log_sum(self, p: Array, s: Array) -> Array:
+        a, b = self._weights(p, s)
+        return np.where(a + b > 0, np.log(a + b) + np.maximum(p, s), F32(-np.inf))
+
+    def _combine(self, P: Array, a: Array, S: Array, b: Array) -> Array:
+        return np.where(a > 0, P, F32(0)) * a + np.where(b > 0, S, F32(0)) * b
+
+    def _neither(self, P: Array, merged: Array, neither: Array) -> Array:
+        return merged
+
+    def _store(self, output: Array, merged: Array, neither: Array) -> None:
+        output[...] = bf16_from_f32(merged) if output.dtype == BF16 else merged
+
+    def _store_lse(self, output_lse: Array, lse: Array) -> None:
+        output_lse[...] = lse

@@ -1,0 +1,165 @@
+"""A writer as steps over the allocations of its arguments, each of which a fault may replace.
+
+As in `steps`, what a fault reads or writes beside the arrays is predicted too. What it would write outside of an
+allocation is lost; what it would read there is an IndexError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.faults.steps import Strip, strip_of
+from reference.paging import Ints
+from reference.profiles import Profile
+from reference.scalars import Bf16Bits
+from reference.writing import FORMATS, records_of
+
+Records = npt.NDArray[Any]
+WIDTHS = {"kv_c": 512, "k_pe": 64}
+
+
+@dataclass(frozen=True)
+class WriteCall:
+    """A well-formed call of concat_and_cache_mla: its arrays, and each as a strip of its allocation."""
+
+    arrays: dict[str, npt.NDArray[Any]]
+    kv_cache_dtype: str
+    profile: Profile
+
+    @cached_property
+    def strips(self) -> dict[str, Strip]:
+        """The arrays as they lie in memory, by name."""
+        return {name: strip_of(array) for name, array in self.arrays.items()}
+
+    @property
+    def num_tokens(self) -> int:
+        """T."""
+        return len(self.arrays["slot_mapping"])
+
+    @property
+    def num_blocks(self) -> int:
+        """Of kv_cache."""
+        return int(self.arrays["kv_cache"].shape[0])
+
+    @property
+    def block_size(self) -> int:
+        """Records of a block."""
+        return int(self.arrays["kv_cache"].shape[1])
+
+    @property
+    def width(self) -> int:
+        """Elements of a record."""
+        return FORMATS[self.kv_cache_dtype].width
+
+    @property
+    def scale(self) -> np.float32:
+        """The argument of that name."""
+        return np.float32(self.arrays["scale"].reshape(-1)[0])
+
+    def at(self, name: str, index: Any) -> npt.NDArray[Any]:
+        """Elements of an argument's allocation, counted from its first element; IndexError outside of it."""
+        strip = self.strips[name]
+        places = np.asarray(index, np.int64) + strip.first
+        if places.size and places.min() < 0:
+            raise IndexError(f"{name} is read before its allocation")
+        return np.asarray(strip.base[places])
+
+    def runs(self, name: str, first: Ints, width: int) -> npt.NDArray[Any]:
+        """[N, width]: elements in a row, from each of `first` on; IndexError outside of the allocation."""
+        strip = self.strips[name]
+        places = first + strip.first
+        if places.size and (places.min() < 0 or places.max() + width > len(strip.base)):
+            raise IndexError(f"{name} is read outside of its allocation")
+        return np.asarray(_windows(strip.base, width)[places])
+
+    def put(self, name: str, first: Ints, values: npt.NDArray[Any]) -> None:
+        """Overwrite elements in a row, [N, width], from each of `first` on, so far as they are in the allocation."""
+        strip, width = self.strips[name], values.shape[1]
+        places = first + strip.first
+        whole = (places >= 0) & (places + width <= len(strip.base))
+        _windows(strip.base, width)[places[whole]] = values[whole]
+        for place, value in zip(places[~whole], values[~whole], strict=True):
+            inside = slice(max(-place, 0), max(len(strip.base) - place, 0))
+            strip.base[max(place, 0) : max(place + width, 0)] = value[inside]
+
+    def stride(self, name: str, dimension: int) -> int:
+        """An argument's stride in elements."""
+        return self.strips[name].strides[dimension]
+
+
+def _windows(base: npt.NDArray[Any], width: int) -> npt.NDArray[Any]:
+    count, item = max(len(base) - width + 1, 0), base.itemsize
+    return np.lib.stride_tricks.as_strided(base, (count, width), (item, item))
+
+
+def begin(call: WriteCall) -> None:
+    """What comes before all else: nothing."""
+
+
+def slots(call: WriteCall) -> Ints:
+    """int64 [T]: WRITE-1, WRITE-3, WRITE-7."""
+    return call.at("slot_mapping", np.arange(call.num_tokens))
+
+
+def chosen(call: WriteCall, slots: Ints) -> tuple[Ints, Ints]:
+    """The tokens that are written and their slots: WRITE-2."""
+    tokens = np.flatnonzero(slots >= 0)
+    return tokens, slots[tokens]
+
+
+def rows(call: WriteCall, name: str, tokens: Ints) -> Bf16Bits:
+    """uint16 [N, WIDTHS[name]]: the rows of tokens in kv_c or k_pe: WRITE-6."""
+    return call.runs(name, tokens * call.stride(name, 0), WIDTHS[name])
+
+
+def records(call: WriteCall, kv_c: Bf16Bits, k_pe: Bf16Bits) -> Records:
+    """[N, width]: WRITE-10 to WRITE-20."""
+    return records_of(kv_c, k_pe, call.kv_cache_dtype, np.array([call.scale]), call.profile)
+
+
+def address(call: WriteCall, slots: Ints) -> Ints:
+    """The first element of each slot's record: WRITE-1, PAGE-2."""
+    return strided(call, slots // call.block_size, slots % call.block_size)
+
+
+def strided(call: WriteCall, block: Ints, record: Ints) -> Ints:
+    """Where the strides of kv_cache put a record of a block."""
+    first: Ints = block * call.stride("kv_cache", 0) + record * call.stride("kv_cache", 1)
+    return first
+
+
+def store(call: WriteCall, address: Ints, records: Records) -> None:
+    """Write records to their addresses: WRITE-4."""
+    call.put("kv_cache", address, records)
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The steps of a writer; the defaults are the right ones."""
+
+    begin: Callable[[WriteCall], None] = begin
+    slots: Callable[[WriteCall], Ints] = slots
+    chosen: Callable[[WriteCall, Ints], tuple[Ints, Ints]] = chosen
+    rows: Callable[[WriteCall, str, Ints], Bf16Bits] = rows
+    records: Callable[[WriteCall, Bf16Bits, Bf16Bits], Records] = records
+    address: Callable[[WriteCall, Ints], Ints] = address
+    store: Callable[[WriteCall, Ints, Records], None] = store
+
+    def __call__(self, call: WriteCall) -> None:
+        """Write; IndexError if it reads outside of an allocation."""
+        self.begin(call)
+        tokens, slots = self.chosen(call, self.slots(call))
+        with np.errstate(all="ignore"):
+            written = self.records(call, self.rows(call, "kv_c", tokens), self.rows(call, "k_pe", tokens))
+        self.store(call, self.address(call, slots), written)
+
+
+def with_records(writer: Writer, made: Callable[[WriteCall, Bf16Bits, Bf16Bits], Records]) -> Writer:
+    """The writer with other records, if its own are the right ones."""
+    return replace(writer, records=made) if writer.records is records else writer

@@ -1,0 +1,31 @@
+"""The catalogue of defects as a whole, and the commands that show it."""
+
+from conformance.faults.defect import PARTS
+from conformance.faults.defects import DEFECTS, FAMILIES
+from conformance.marked import tests_by_clause
+from conformance.selfcheck.running import ROOT, run
+from conformance.spec import clauses
+
+
+def test_no_two_defects_have_one_name() -> None:
+    assert len(DEFECTS) == sum(map(len, FAMILIES))
+
+
+def test_every_clause_is_judged_by_a_test_and_broken_by_a_defect() -> None:
+    assert set(tests_by_clause()) == set(clauses()) == {defect.clause for defect in DEFECTS.values()}
+
+
+def test_every_kind_of_defect_is_judged_by_modules_of_the_gate() -> None:
+    assert {defect.kind for defect in DEFECTS.values()} == set(PARTS)
+    assert all((ROOT / f"conformance/gate/test_{part}.py").is_file() for parts in PARTS.values() for part in parts)
+
+
+def test_a_defect_is_judged_by_name() -> None:
+    done = run("conformance", "faults", "merge-weights-swapped", "--profile", "quick")
+    assert done.returncode == 0 and "1 of 1 judged, 0 survived" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_unknown_defect_is_a_usage_error_that_names_some() -> None:
+    done = run("conformance", "faults", "starts-ignore")
+    assert done.returncode == 2 and "there is no fault starts-ignore among" in done.stderr
+    assert "starts-ignored" in done.stderr
