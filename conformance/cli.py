@@ -125,7 +125,7 @@ def faults(
 ) -> None:
     """Judge every fault and every mutant by the gate's own tests, and write docs/faults.md and docs/faults.json.
 
-    The exit code is 1 if one of them survives. It may take an hour.
+    The exit code is 1 if one of them survives. All of them take hours on a small machine.
     """
     from conformance.faults.command import judge_all, judge_some  # which import most of the suite
 

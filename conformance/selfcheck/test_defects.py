@@ -1,8 +1,8 @@
 """The catalogue of defects as a whole, and the commands that show it."""
 
+from conformance import marked
 from conformance.faults.defect import PARTS
 from conformance.faults.defects import DEFECTS, FAMILIES
-from conformance.marked import tests_by_clause
 from conformance.selfcheck.running import ROOT, run
 from conformance.spec import clauses
 
@@ -12,7 +12,7 @@ def test_no_two_defects_have_one_name() -> None:
 
 
 def test_every_clause_is_judged_by_a_test_and_broken_by_a_defect() -> None:
-    assert set(tests_by_clause()) == set(clauses()) == {defect.clause for defect in DEFECTS.values()}
+    assert set(marked.tests_by_clause()) == set(clauses()) == {defect.clause for defect in DEFECTS.values()}
 
 
 def test_every_kind_of_defect_is_judged_by_modules_of_the_gate() -> None:
