@@ -30,7 +30,7 @@ gate: $(READY)
 test: lint
 	$(PYTEST) --target host --target numpy --target torch
 
-# Every changed copy of the CUDA sources, of which make test judges every third one.
+# Every changed copy of the CUDA sources, of which make test judges every fourth one.
 faults: $(READY)
 	$(PYTEST) conformance/selfcheck/test_mutants.py --profile nightly
 

@@ -38,4 +38,5 @@ class Defect:
         """The target under the name by which the command line finds it."""
         target = self.target()
         target.name = f"fault:{self.name}"
+        target.slow = False  # some faults show in the largest cases alone
         return target

@@ -37,6 +37,7 @@ class NumpyTarget(Target):
 
     def __init__(self, *, profile: Profile = DEFAULT) -> None:
         """NumPy arrays on the CPU."""
+        self.slow = True  # and right by definition
         self.memory = ArrayMemory()
         self.profile = profile
 
