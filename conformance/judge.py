@@ -29,12 +29,16 @@ class Differs(AssertionError):
     ) -> None:
         """`text` is what a person reads; then, if somebody is to look for faults, what `diagnose` finds, and `rest`."""
         super().__init__(text)
-        self._known, self._diagnose, self._rest = tuple(explained_by), diagnose, rest
+        self._known, self._diagnose, self._rest = tuple(explained_by), diagnose, tuple(rest)
 
     @cached_property
     def explanations(self) -> tuple[Explanation, ...]:
         """What is known to write the same; looked for when first asked, since most failures are only shrunk."""
-        return tuple(self._diagnose()) if self._diagnose else ()
+        try:
+            return tuple(self._diagnose()) if self._diagnose else ()
+        except Exception as error:  # a fault's model that fails must not take the verdict along
+            self._rest = (f"the search for faults failed: {type(error).__name__}: {error}", *self._rest)
+            return ()
 
     @property
     def explained_by(self) -> tuple[str, ...]:
@@ -44,7 +48,10 @@ class Differs(AssertionError):
     def __str__(self) -> str:
         """Text, faults, and the rest."""
         text = super().__str__()
-        return "\n  ".join([text, *fault_lines(self.explanations), *self._rest]) if self._diagnose else text
+        if not self._diagnose:
+            return text
+        found = fault_lines(self.explanations)
+        return "\n  ".join([text, *found, *self._rest])
 
 
 class Crashed(AssertionError):

@@ -78,8 +78,14 @@ class WriteDiffers(Differs):
         lines = []
         if (self.expected != seen.dst).any():
             lines = mismatch_lines(case, self.expected, seen.dst, seen.poison)
-        found = explain_write([case], seen, profile)
-        lines += [*outside_lines(seen), *fault_lines(found), f"declared profile {profile.name}; {case!r}"]
+        lines += outside_lines(seen)
+        try:
+            found = explain_write([case], seen, profile)
+            lines += fault_lines(found)
+        except Exception as error:  # see Differs
+            found = []
+            lines.append(f"the search for faults failed: {type(error).__name__}: {error}")
+        lines.append(f"declared profile {profile.name}; {case!r}")
         return self.judge.text("differs", lines), tuple(fault.name for fault in found)
 
 

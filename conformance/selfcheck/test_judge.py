@@ -1,6 +1,7 @@
 """The judge sees every way of not conforming; each target here is wrong in one way."""
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -140,3 +141,12 @@ def test_faults_are_looked_for_once_a_failure_is_read_and_no_sooner(monkeypatch:
     assert looked == []
     assert [str(caught.value).count("no known fault explains it"), str(caught.value).count("row 7")] == [1, 1]
     assert len(looked) == 1
+
+
+def test_a_search_for_faults_that_fails_does_not_take_the_verdict_along() -> None:
+    def fail() -> NoReturn:
+        raise RuntimeError("no such fault")
+
+    error = Differs("GATHER-1  differs", diagnose=fail, rest=["the case"])
+    assert str(error).splitlines()[-2:] == ["  the search for faults failed: RuntimeError: no such fault", "  the case"]
+    assert error.explained_by == ()
