@@ -25,11 +25,6 @@ class Partial(NamedTuple):
     lse: Reals
 
 
-def without_keys(tokens: int, heads: int, head_size: int, dtype: type[np.floating[Any]]) -> Partial:
-    """The partial of no key at all: output 0, LSE -inf (MERGE-5, ATTEND-3)."""
-    return Partial(np.zeros((tokens, heads, head_size), dtype), np.full((heads, tokens), -np.inf, dtype))
-
-
 def merge(prefix: Partial, suffix: Partial) -> Partial:
     """The partial over the keys of both, in their own type (MERGE-1 to MERGE-5)."""
     lses = np.stack([counted(prefix.lse), counted(suffix.lse)])

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from conformance.faults.defects import DEFECTS, find_defect
 from conformance.faults.matrix import Row, all_mutants, judge_models, judge_mutants
-from conformance.faults.matrix_report import JSON, MARKDOWN, ROOT, write
+from conformance.faults.matrix_report import write
 from conformance.faults.power import powers
 from conformance.marked import tests_by_clause
 from conformance.spec import clauses, in_short
@@ -20,7 +20,7 @@ def judge_all(profile: str, console: Console) -> int:
     rows += judge_mutants(all_mutants(), profile, console.print)
     console.print("detection power")
     write(rows, powers(), profile)
-    console.print(f"written: {', '.join(str(path.relative_to(ROOT)) for path in (MARKDOWN, JSON))}")
+    console.print("written: docs/faults.md, docs/faults.json")
     return _said(rows, console)
 
 

@@ -1,4 +1,4 @@
-"""The kill matrix as docs/faults.json and docs/faults.md, and whether they are still those of the sources."""
+"""The kill matrix as faults.json and faults.md, with the hashes of what it is made from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from conformance.faults.defect import PARTS
 from conformance.faults.matrix import Row
@@ -15,7 +14,7 @@ from conformance.faults.power import Power
 from conformance.spec import SPEC, clauses, in_short
 
 ROOT = SPEC.parent
-JSON, MARKDOWN = ROOT / "docs/faults.json", ROOT / "docs/faults.md"
+DOCS = ROOT / "docs"
 
 MADE_FROM = ("conformance/faults/*.py", "conformance/gate/*.py", "kernels/cuda/*", "kernels/host/*", "SPEC.md")
 
@@ -33,17 +32,8 @@ def _digest(paths: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def stored() -> dict[str, Any]:
-    """docs/faults.json; ValueError if there is none."""
-    try:
-        found: dict[str, Any] = json.loads(JSON.read_text())
-    except FileNotFoundError as error:
-        raise ValueError(f"there is no {JSON.relative_to(ROOT)}: make faults writes it") from error
-    return found
-
-
-def write(rows: Sequence[Row], powers: Sequence[Power], profile: str) -> None:
-    """Write both files."""
+def write(rows: Sequence[Row], powers: Sequence[Power], profile: str, folder: Path = DOCS) -> None:
+    """Write both files into a folder."""
     result = {
         "schema": 1,
         "profile": profile,
@@ -51,9 +41,9 @@ def write(rows: Sequence[Row], powers: Sequence[Power], profile: str) -> None:
         "rows": [asdict(row) for row in rows],
         "power": [asdict(power) for power in powers],
     }
-    JSON.parent.mkdir(exist_ok=True)
-    JSON.write_text(json.dumps(result, indent=1) + "\n")
-    MARKDOWN.write_text("\n".join(_lines(rows, powers, profile)) + "\n")
+    folder.mkdir(exist_ok=True)
+    (folder / "faults.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "faults.md").write_text("\n".join(_lines(rows, powers, profile)) + "\n")
 
 
 def _lines(rows: Sequence[Row], powers: Sequence[Power], profile: str) -> Iterable[str]:
@@ -62,7 +52,7 @@ def _lines(rows: Sequence[Row], powers: Sequence[Power], profile: str) -> Iterab
     survivors = [row for row in rows if row.survived]
     yield "# What this suite sees"
     yield ""
-    yield f"Written by `make faults`, profile {profile}; docs/faults.json has the hashes of what it was made from."
+    yield f"Written by `python -m conformance faults`, profile {profile}; faults.json says what from."
     yield ""
     yield f"{len(models)} faults as models and {len(mutants)} changes of the CUDA sources, judged by the gate;"
     yield f"{len(survivors)} survived{': ' + ', '.join(row.name for row in survivors) if survivors else ''}."

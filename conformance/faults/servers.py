@@ -110,10 +110,6 @@ def _answering(
     return Defect(name, sentence, clause, "serve", lambda: Answering(change), source)
 
 
-def _copying_without_starts(call: GatherCall, calls: list[GatherCall]) -> GatherCall:
-    return replace(call, seq_starts=None) if call.operator == COPYING_GATHER else call
-
-
 DEFECTS = (
     _changing(
         "nvfp4-to-the-generic-gather",

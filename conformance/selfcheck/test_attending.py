@@ -28,7 +28,6 @@ STEEP = NAMED["scores that no exponential holds, of either sign"]
 LARGE = NAMED["many query tokens, five heads of a real size"]
 GAPS = NAMED["requests without context everywhere"]
 UNEVEN = SHARDED["a workspace that is no multiple of blocks and stripes"]
-SHORT = SHARDED["a rank that is short of tokens in the last of two chunks"]
 UNALIGNED = NAMED["a row budget that is no multiple of the block"]
 
 CASES: dict[str, ContextCase] = {

@@ -1,8 +1,15 @@
 """The catalogue of defects as a whole, and the commands that show it."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 from conformance import marked
 from conformance.faults.defect import PARTS
 from conformance.faults.defects import DEFECTS, FAMILIES
+from conformance.faults.matrix import Row
+from conformance.faults.matrix_report import write
+from conformance.faults.power import Power
 from conformance.selfcheck.running import ROOT, run
 from conformance.spec import clauses
 
@@ -29,3 +36,16 @@ def test_an_unknown_defect_is_a_usage_error_that_names_some() -> None:
     done = run("conformance", "faults", "starts-ignore")
     assert done.returncode == 2 and "there is no fault starts-ignore among" in done.stderr
     assert "starts-ignored" in done.stderr
+
+
+def test_the_matrix_names_survivors_and_what_was_not_judged(tmp_path: Path) -> None:
+    seen = Row("a", "model", "gather", "READ-1", "does a", "vllm 1", {"READ-1": 3, "READ-2": 1}, 9, "test[{target}]")
+    missed = replace(seen, name="b", red={"READ-2": 1})
+    elsewhere = replace(seen, name="c", kind="device", red={}, tests=0)
+    mutant = replace(seen, name="d", what="mutant", clause="", red={})
+    write([seen, missed, elsewhere, mutant], [Power("a", None, 3)], "quick", tmp_path)
+    text = (tmp_path / "faults.md").read_text()
+    assert "3 faults as models and 1 changes of the CUDA sources" in text and "2 survived: b, d." in text
+    assert "| a | READ-1 | does a (vllm 1) | 3 of 9 | READ-1 READ-2 |" in text
+    assert "not judged: no GPU" in text and "| a | not in 200 | 3 |" in text
+    assert json.loads((tmp_path / "faults.json").read_text())["made from"]["SPEC.md"]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from conformance.targets.base import ATTEND, MERGE
 from conformance.targets.vllm_release import names
+from conformance.targets.vllm_release.replacing import replaced
 from reference.context_metadata import ContextMetadata
 
 LATENT = 512
@@ -77,7 +78,7 @@ class Attending:
         if "current_platform" in module:
             instead["current_platform"] = stand_ins.Platform(module["current_platform"])
         merging = module.get("merge_attn_states")
-        with _replaced(module, instead), on_a_cpu_if_there_is_no_device(merging):
+        with replaced(module, instead), on_a_cpu_if_there_is_no_device(merging):
             output, lse = method(layer, torch.from_numpy(q), cache, metadata, torch.tensor([scale]))
         return output.numpy(), lse.numpy()
 
@@ -203,16 +204,6 @@ class _Backend:
         return False
 
 
-@contextmanager
-def _replaced(module: dict[str, Any], instead: dict[str, Any]) -> Iterator[None]:
-    before = {name: module[name] for name in instead if name in module}
-    module.update({name: instead[name] for name in before})
-    try:
-        yield
-    finally:
-        module.update(before)
-
-
 class _CpuPlatform:
     """A CPU, to code that asks."""
 
@@ -227,5 +218,5 @@ def on_a_cpu_if_there_is_no_device(merge: Any) -> Iterator[None]:
 
     module = getattr(merge, "__globals__", {})
     instead = {} if torch.cuda.is_available() else {"current_platform": _CpuPlatform()}
-    with _replaced(module, instead):
+    with replaced(module, instead):
         yield

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from conformance.contexts import Context, GatherCall, Ints
 from conformance.judge import NotJudged, Unsupported
 from conformance.targets.base import SERVE_DISPATCH
 from conformance.targets.vllm_release import names
+from conformance.targets.vllm_release.replacing import replaced
 
 
 class Dispatching:
@@ -40,7 +40,7 @@ class Dispatching:
         if names.GATHER_OPERATORS not in method.__globals__:
             raise NotJudged(f"{place[1]} does not call its operators through {names.GATHER_OPERATORS}")
         recorder = Recorder(method.__globals__[names.GATHER_OPERATORS])
-        with replaced(method.__globals__, recorder):
+        with recorded(method.__globals__, recorder):
             layer = stand_ins.Layer(owner, kv_cache_dtype, case)
             run = stand_ins.prepare(site, method, layer, case)
             if run is None:
@@ -115,16 +115,12 @@ def _caller() -> str:
 
 
 @contextmanager
-def replaced(module: dict[str, Any], recorder: Recorder) -> Iterator[SimpleNamespace]:
+def recorded(module: dict[str, Any], recorder: Recorder) -> Iterator[None]:
     """Let a module's code see the recorder, a CUDA platform, and nothing of what follows a gather."""
     from conformance.targets.vllm_release import stand_ins
 
     instead: dict[str, Any] = {names.GATHER_OPERATORS: recorder, **stand_ins.INERT}
     if "current_platform" in module:
         instead["current_platform"] = stand_ins.Platform(module["current_platform"])
-    before = {name: module[name] for name in instead if name in module}
-    module.update({name: instead[name] for name in before})
-    try:
-        yield SimpleNamespace(**before)
-    finally:
-        module.update(before)
+    with replaced(module, instead):
+        yield
