@@ -50,7 +50,7 @@ MERGE_MUTANTS = (
         MERGE,
         BEGIN,
         PACKED + "args.suffix.lse_head_stride = args.num_tokens;",
-        says="suffix_lse: outer=",
+        says="LSEs differ",
     ),
     Mutant("output_lse never written", MERGE, "args.merged.lse == nullptr ||", "true ||", says="output_lse: expected"),
     Mutant("output_lse without the sum", MERGE, "most + logf(total)", "most", says="output_lse: expected"),
