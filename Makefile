@@ -30,9 +30,11 @@ gate: $(READY)
 test: lint
 	$(PYTEST) --target host --target numpy --target torch
 
-# Every changed copy of the CUDA sources, of which make test judges every fourth one.
+# Every fault and every changed copy of the CUDA sources, by all tests of its kind: some two hours of one core. Writes
+# docs/faults.md and docs/faults.json. `python -m conformance faults` alone judges what has changed since the last time.
 faults: $(READY)
 	$(PYTEST) conformance/selfcheck/test_mutants.py --profile nightly
+	$(PYTHON) -m conformance faults --anew
 
 lint: $(READY)
 	$(PYTHON) -m ruff check

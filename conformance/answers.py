@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from conformance.faults.candidates import Make, defects_of, explain_by
+from conformance.faults.explanation import Explanation
 from conformance.judge import Differs, Judge, NotJudged, Unsupported
 from conformance.observe import TargetError
 
@@ -15,20 +19,96 @@ LET_THROUGH = (KeyboardInterrupt, MemoryError, NotJudged, Unsupported)
 """What is no verdict on a target, or its own word that there can be none."""
 
 
-def answer_of(judge: Judge, case: Any, function: Callable[..., Any]) -> Any:
+@dataclass(frozen=True)
+class Question:
+    """What a target's function is asked, a case at a time.
+
+    `operator` is the function, called with case.arguments, `capability` what claims it and `what` the name of an
+    answer. `read` makes an answer comparable, for a case, or raises; `golden` is what SPEC.md leaves, read; `told` says
+    in lines what differs, of a case, what was expected, and what was found.
+    """
+
+    operator: str
+    capability: str
+    what: str
+    read: Callable[[Any, Any], Any]
+    golden: Callable[[Any], Any]
+    told: Callable[[Any, Any, Any], list[str]]
+
+    def reply(self, case: Any, answer: Any) -> Any:
+        """An answer as it is read, or why it cannot be."""
+        try:
+            return self.read(case, answer)
+        except LET_THROUGH:
+            raise
+        except BaseException as error:  # whatever a field's own code leads to
+            return _unreadable(self.what, error)
+
+    def explaining(self, cases: Sequence[Any], number: int, found: Any) -> Callable[[], list[Explanation]]:
+        """The search for faults whose answer to one of several cases, read when all are there, is the one found."""
+
+        def agrees(make: Make) -> bool:
+            target = make()
+            answers = [getattr(target, self.operator)(*case.arguments) for case in cases]
+            return bool(self.reply(cases[number], answers[number]) == found)
+
+        return lambda: explain_by(defects_of(self.capability, "plan"), agrees)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An answer in which something is missing, or is nothing that SPEC.md says."""
+
+    says: str
+    error: BaseException = field(compare=False)
+
+
+def judge_answers(judge: Judge, question: Question, *cases: Any) -> None:
+    """Raise Differs or Crashed unless each answer is what SPEC.md leaves, when all of them are there (PLAN-22)."""
+    answers = [answer_of(judge, case, question.operator, question.capability) for case in cases]
+    for number, (case, answer) in enumerate(zip(cases, answers, strict=True)):
+        judge.count.add(0, 0)
+        expected, found = question.golden(case), question.reply(case, answer)
+        if found == expected:
+            continue
+        judge.asked = question.operator, case
+        lines = [found.says] if isinstance(found, Unreadable) else question.told(case, expected, found)
+        late = ["PLAN-22: when a later answer was there:"] if len(cases) > 1 else []
+        raise Differs(
+            judge.text("differs", [*late, *map(short, lines)]),
+            diagnose=question.explaining(cases, number, found),
+            rest=[short(repr(case), 2000)],
+        ) from (found.error if isinstance(found, Unreadable) else None)
+
+
+def answer_of(judge: Judge, case: Any, operator: str, capability: str) -> Any:
     """What a function answers to case.arguments; Crashed if it raises, Differs if it changes them (PLAN-23)."""
     arguments = case.arguments
+    with judge.on(operator, case):
+        answer = _answer(judge, case, operator, arguments)
+        for before, after in zip(case.arguments, arguments, strict=True):
+            if before != after:
+                said = f"PLAN-23: after the call an argument is {after!r:.300}, it was {before!r:.300}"
+                left = partial(_left, operator, case, arguments)
+                diagnose = partial(explain_by, defects_of(capability, "plan"), left)
+                raise Differs(judge.text("differs", [said]), diagnose=diagnose, rest=[short(repr(case), 2000)])
+    return answer
+
+
+def _answer(judge: Judge, case: Any, operator: str, arguments: Sequence[Any]) -> Any:
     try:
-        answer = function(*arguments)
+        return getattr(judge.target, operator)(*arguments)
     except LET_THROUGH:
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit too: see conformance.observe.invoke
         raise judge.crashed(case, TargetError(f"{type(error).__name__}: {error}")) from error
-    for before, after in zip(case.arguments, arguments, strict=True):
-        if before != after:
-            said = f"PLAN-23: after the call an argument is {after!r:.300}, it was {before!r:.300}"
-            raise Differs(judge.text("differs", [said, short(repr(case), 2000)]))
-    return answer
+
+
+def _left(operator: str, case: Any, left: Sequence[Any], make: Make) -> bool:
+    """Whether a function leaves its arguments so."""
+    arguments = case.arguments
+    getattr(make(), operator)(*arguments)
+    return bool(arguments == left)
 
 
 def refuses(judge: Judge, case: Any, function: Callable[..., Any]) -> tuple[bool, Any]:
@@ -45,24 +125,19 @@ def refuses(judge: Judge, case: Any, function: Callable[..., Any]) -> tuple[bool
 
 @contextmanager
 def reading(judge: Judge, case: Any, what: str) -> Iterator[None]:
-    """Raise Differs for an answer that cannot be read: something is missing, or is nothing that SPEC.md says."""
+    """Raise Differs for an answer that cannot be read."""
     try:
         yield
     except LET_THROUGH:
         raise
-    except BaseException as error:  # whatever a field's own code leads to
-        said = f"the {what} cannot be read: {error}" if isinstance(error, Exception) else f"the {what}: {error!r}"
-        raise Differs(judge.text("differs", [said, short(repr(case), 2000)])) from error
+    except BaseException as error:
+        raise Differs(judge.text("differs", [_unreadable(what, error).says, short(repr(case), 2000)])) from error
 
 
-@contextmanager
-def kept() -> Iterator[None]:
-    """Say of what differs that it was read late (PLAN-22)."""
-    try:
-        yield
-    except Differs as error:
-        head, *lines = str(error).split("\n")
-        raise Differs("\n".join([head, "  PLAN-22: when a later answer was there:", *lines])) from error
+def _unreadable(what: str, error: BaseException) -> Unreadable:
+    return Unreadable(
+        f"the {what} cannot be read: {error}" if isinstance(error, Exception) else f"the {what}: {error!r}", error
+    )
 
 
 def truth(said: Any) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from conformance.close import must_be_close
 from conformance.context_generation import Batch, alone, realize
+from conformance.faults.loop_diagnosis import Asked, explain_loop
 from conformance.judge import Judge, NotJudged, Unsupported
 from conformance.observe import TargetError, invoke
-from conformance.one_softmax import Arithmetic, Whole, attend_whole, error_bounds
+from conformance.one_softmax import Arithmetic, Float64s, Whole, attend_whole, error_bounds
 from conformance.targets.base import ATTEND
 from fixtures.context_cases import ContextCase
 from fixtures.placement import POISONS, placement
@@ -21,8 +24,9 @@ from reference.merging import Partial
 def judge_attend(judge: Judge, case: ContextCase) -> None:
     """Raise Differs, Crashed or Unsupported unless the target attends to a batch's context."""
     need_attend(judge, case.kv_cache_dtype)
-    batch = realize(case, judge.target.profile, POISONS[case.seed % len(POISONS)])
-    judge_batch(judge, batch, attend_whole(batch))
+    with judge.on("compute_prefill_context", case):
+        batch = realize(case, judge.target.profile, POISONS[case.seed % len(POISONS)])
+        judge_batch(judge, batch, attend_whole(batch))
 
 
 def need_attend(judge: Judge, kv_cache_dtype: str) -> None:
@@ -32,29 +36,22 @@ def need_attend(judge: Judge, kv_cache_dtype: str) -> None:
         raise Unsupported(f"target {judge.target.name} does not attend to {kv_cache_dtype}")
 
 
-def judge_batch(judge: Judge, batch: Batch, whole: Whole) -> Partial:
-    """Judge one call on a batch whose answer is known; what the target returned."""
-    metadata = batch.case.chunked_context
+def judge_batch(judge: Judge, batch: Batch, whole: Whole, before: Sequence[Asked] = ()) -> None:
+    """Judge one call on a batch whose answer is known, after those of `before`."""
     found = _call(judge, batch, whole.softmax_scale)
     terms = int(np.count_nonzero(batch.kv_b_proj, axis=2).max())
-    bounds = error_bounds(whole, metadata, Arithmetic(terms, judge.target.attends_in))
-    must_be_close(judge, batch, whole, found, bounds)
+
+    def bounds(kind: Literal["binary32", "bf16"]) -> tuple[Float64s, Float64s]:
+        return error_bounds(whole, batch.case.chunked_context, Arithmetic(terms, kind))
+
+    asked, mine = [*before, (batch, whole.softmax_scale)], bounds(judge.target.attends_in)
+    diagnose = partial(explain_loop, asked, whole, found, mine)
+    must_be_close(judge, batch, whole, found, mine, lambda: diagnose(bounds("binary32")))
     judge.count.add(0, 0)
-    return found
 
 
 def _call(judge: Judge, batch: Batch, softmax_scale: float) -> Partial:
-    (cache,) = batch.caches
-    arguments = {
-        "q": batch.q.copy(),
-        "kv_cache": cache.kv_cache.copy(),
-        "kv_cache_dtype": batch.case.kv_cache_dtype,
-        "scale": batch.scale,
-        "block_table": cache.block_table.copy(),
-        "chunked_context": batch.case.chunked_context,
-        "kv_b_proj": batch.kv_b_proj.copy(),
-        "softmax_scale": softmax_scale,
-    }
+    arguments = batch.arguments(softmax_scale)
     answers: list[tuple[np.ndarray, np.ndarray]] = []
 
     def attend(**given: object) -> None:
@@ -98,15 +95,20 @@ def judge_alone(judge: Judge, case: ContextCase) -> None:
     need_attend(judge, case.kv_cache_dtype)
     batch = realize(case, judge.target.profile)
     whole = attend_whole(batch)
-    judge_batch(judge, batch, whole)
-    for request, length in enumerate(case.context_lens):
-        if length:
-            one = alone(batch, request)
-            judge_batch(judge, one, attend_whole(one, whole.softmax_scale))
-    judge_batch(judge, batch, whole)
+    ones = [alone(batch, request) for request, length in enumerate(case.context_lens) if length]
+    wholes = [attend_whole(one, whole.softmax_scale) for one in ones]
+    _judge_in_turn(judge, [(batch, whole), *zip(ones, wholes, strict=True), (batch, whole)])
 
 
 def judge_one_after_the_other(judge: Judge, cases: Sequence[ContextCase]) -> None:
     """Raise Differs unless each of several calls has its own result, whatever was called before (ATTEND-6)."""
-    for case in cases:
-        judge_attend(judge, case)
+    need_attend(judge, cases[0].kv_cache_dtype)
+    batches = [realize(case, judge.target.profile, POISONS[case.seed % len(POISONS)]) for case in cases]
+    _judge_in_turn(judge, [(batch, attend_whole(batch)) for batch in batches])
+
+
+def _judge_in_turn(judge: Judge, batches: Sequence[tuple[Batch, Whole]]) -> None:
+    before: list[Asked] = []
+    for batch, whole in batches:
+        judge_batch(judge, batch, whole, before)
+        before.append((batch, whole.softmax_scale))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,15 @@ import numpy.typing as npt
 
 from conformance.close import must_be_close
 from conformance.context_generation import Batch, PagedCache, realize
+from conformance.faults.candidates import Make, defects_of, explain_by
+from conformance.faults.explanation import Explanation
 from conformance.judge import Differs, Judge, NotJudged
 from conformance.memory import Region
 from conformance.merging_through import merge_of
 from conformance.observe import TargetError, invoke, look
 from conformance.one_softmax import Arithmetic, Whole, attend_whole, error_bounds
 from conformance.targets.base import GATHERS
+from conformance.targets.models import NumpyTarget
 from fixtures.context_cases import ContextCase
 from fixtures.placement import POISONS, Poison, placement
 from reference.context import Gather, Seen, compute_prefill_context
@@ -28,12 +33,16 @@ LEFTOVERS = (0x7FC1, 0x3A5C, None)
 """What a workspace holds before a chunk, in turn: NaN, a number, and whatever is left of the chunk before."""
 
 
+Log = list[Any]
+"""Workspaces as they are after each chunk, rank by rank; then strays and changed inputs, rank by rank."""
+
+
 class Workspace:
     """One rank's memory in a target: its cache and table, and the one workspace that its chunks are gathered into."""
 
-    def __init__(self, judge: Judge, batch: Batch, cache: PagedCache, poison: Poison) -> None:
-        """The workspace has as many rows as one rank may use."""
-        self.judge, self.batch, self.poison, self.chunks = judge, batch, poison, 0
+    def __init__(self, judge: Judge, batch: Batch, cache: PagedCache, poison: Poison, log: Log) -> None:
+        """The workspace has as many rows as one rank may use; what is seen of it goes into `log`."""
+        self.judge, self.batch, self.poison, self.chunks, self.log = judge, batch, poison, 0, log
         rows = batch.case.workspace_rows // batch.case.sharding.ranks
         columns = cache.block_table.shape[1] + 3
         self.leftover = np.full((rows, 576), poison.dst, np.uint16)
@@ -60,6 +69,7 @@ class Workspace:
         except TargetError as error:
             raise self.judge.crashed(self.batch.case, error) from error
         seen = target.memory.read(self.regions["dst"])
+        self.log.append(seen)
         if (seen[count:] != self.leftover[count:]).any():
             raise Differs(self.judge.text("differs", [f"rows behind the {count} of chunk {self.chunks} were written"]))
         self.chunks, self.leftover = self.chunks + 1, seen
@@ -68,6 +78,7 @@ class Workspace:
     def must_be_as_it_was(self) -> None:
         """Raise Differs if something but the workspace was written."""
         seen = look(self.judge.target, self.regions, self.poison)
+        self.log.append((seen.strays, seen.changed))
         if seen.strays or seen.changed:
             raise Differs(self.judge.text("differs", [f"written: {seen.strays} {seen.changed}", repr(self.batch.case)]))
 
@@ -97,10 +108,17 @@ class Workspace:
 def must_attend_to_its_context(judge: Judge, case: ContextCase, poison: Poison | None = None) -> None:
     """Raise Differs unless every chunk's rows, Q, K and V are right bit for bit, and so, nearly, is the result."""
     judge.need(GATHERS[case.kv_cache_dtype][1])
-    poison = poison or POISONS[case.seed % len(POISONS)]
+    with judge.on("chunks", case):
+        _attend(judge, case, poison or POISONS[case.seed % len(POISONS)])
+
+
+def _attend(judge: Judge, case: ContextCase, poison: Poison) -> None:
     batch = realize(case, judge.target.profile, poison)
-    whole = attend_whole(batch)
-    gathered = _through_chunks(judge, batch, whole, np.float64, gather_of(judge, batch, poison))
+    whole, log = attend_whole(batch), Log()
+    try:
+        gathered = _through_chunks(judge, batch, whole, np.float64, gather_of(judge, batch, poison, log))
+    except Differs as error:
+        raise error.looked_into_by(partial(explain_gathers, batch, poison, log)) from error
     kept = iter(gathered)
     _through_chunks(judge, batch, whole, np.float32, lambda chunk: next(kept))
     judge.count.add(0, 0)
@@ -134,9 +152,29 @@ def _through_chunks(
     return rows
 
 
-def gather_of(judge: Judge, batch: Batch, poison: Poison) -> Gather:
-    """The target's gather of a chunk, on each rank, put in the order of tokens."""
-    ranks = [Workspace(judge, batch, cache, poison) for cache in batch.caches]
+def explain_gathers(batch: Batch, poison: Poison, log: Log) -> list[Explanation]:
+    """The known faults of gathers that leave in all workspaces what was seen there until a chunk was judged wrong."""
+
+    def agrees(make: Make) -> bool:
+        mine = Log()
+        gather, chunks = gather_of(Judge(make()), batch, poison, mine), iter(batch.case.chunked_context.chunks)
+        with suppress(Differs):
+            while len(mine) < len(log) and all(map(_same, mine, log)):
+                gather(next(chunks))
+        return len(mine) == len(log) and all(map(_same, mine, log))
+
+    if agrees(NumpyTarget):  # what differs is not the gather's doing
+        return []
+    return explain_by(defects_of(GATHERS[batch.case.kv_cache_dtype][1], "context", "gather", "twin"), agrees)
+
+
+def _same(mine: Any, seen: Any) -> bool:
+    return np.array_equal(mine, seen) if isinstance(seen, np.ndarray) else bool(mine == seen)
+
+
+def gather_of(judge: Judge, batch: Batch, poison: Poison, log: Log) -> Gather:
+    """The target's gather of a chunk, on each rank, put in the order of tokens; what is seen then goes into `log`."""
+    ranks = [Workspace(judge, batch, cache, poison, log) for cache in batch.caches]
     last = batch.case.chunked_context.chunks[-1]
 
     def gather(chunk: ContextChunk) -> Bf16Bits:

@@ -6,24 +6,33 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.context_generation import Batch
-from conformance.judge import Differs, Judge
+from conformance.judge import Diagnose, Differs, Judge
 from conformance.one_softmax import Float64s, Whole
 from reference.merging import Partial, Reals
 
 
-def must_be_close(judge: Judge, batch: Batch, whole: Whole, found: Partial, bounds: tuple[Float64s, Float64s]) -> None:
+def must_be_close(
+    judge: Judge,
+    batch: Batch,
+    whole: Whole,
+    found: Partial,
+    bounds: tuple[Float64s, Float64s],
+    diagnose: Diagnose | None = None,
+) -> None:
     """Raise Differs for an element beyond its bound, or for a token without context that has not exactly 0 and -inf."""
     parts = (("output", whole.output, found.output, bounds[0]), ("LSE", whole.lse, found.lse, bounds[1]))
     for name, expected, got, bound in parts:
         if got.shape != expected.shape:
-            raise Differs(judge.text("differs", [f"{name} has shape {got.shape}, not {expected.shape}"]))
+            said = f"{name} has shape {got.shape}, not {expected.shape}"
+            raise Differs(judge.text("differs", [said]), diagnose=diagnose, rest=[repr(batch.case)])
         without = np.isneginf(whole.lse)
         exact = np.broadcast_to(without.T[..., None], expected.shape) if name == "output" else without
         with np.errstate(invalid="ignore"):
             near = np.abs(got.astype(np.float64) - expected) <= bound  # never for NaN
         wrong = ~np.where(exact, got == expected, near)
         if wrong.any():
-            raise Differs(judge.text("differs", [*_lines(batch, name, expected, got, bound, wrong), repr(batch.case)]))
+            lines = _lines(batch, name, expected, got, bound, wrong)
+            raise Differs(judge.text("differs", lines), diagnose=diagnose, rest=[repr(batch.case)])
         judge.count.add(0, expected.size, cases=0)
 
 

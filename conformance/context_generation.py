@@ -48,6 +48,20 @@ class Batch:
     q: Floats
     kv_b_proj: Floats
 
+    def arguments(self, softmax_scale: float) -> dict[str, Any]:
+        """Those of compute_prefill_context, on one rank, copied."""
+        (cache,) = self.caches
+        return {
+            "q": self.q.copy(),
+            "kv_cache": cache.kv_cache.copy(),
+            "kv_cache_dtype": self.case.kv_cache_dtype,
+            "scale": self.scale,
+            "block_table": cache.block_table.copy(),
+            "chunked_context": self.case.chunked_context,
+            "kv_b_proj": self.kv_b_proj.copy(),
+            "softmax_scale": softmax_scale,
+        }
+
 
 def realize(case: ContextCase, profile: Profile, poison: Poison = POISONS[0]) -> Batch:
     """The same numbers for the same case and profile, whatever the poison."""

@@ -53,6 +53,15 @@ class Context:
 
 
 @dataclass(frozen=True)
+class DispatchCase:
+    """What a site is asked to gather, as a fixture holds it."""
+
+    site: str
+    kv_cache_dtype: str
+    context: Context
+
+
+@dataclass(frozen=True)
 class GatherCall:
     """One call of a gather operator: its arguments by value, and where in the target's code it was made.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from conformance.faults.diagnosis import Explanation
+from conformance.faults.explanation import Explanation
 from conformance.observe import Observation
 from fixtures.cases import GatherCase
 from reference.records import Field
@@ -72,7 +72,7 @@ def bits_text(bits: int) -> str:
 
 
 def fault_lines(explanations: Sequence[Explanation]) -> list[str]:
-    """The known faults that predict dst bit for bit, all of it or, if none does, most of its rows."""
+    """The known faults that predict all that was observed or, if none does, most of dst's rows."""
     named = [
         f"{_how_far(each)}: {each.sentence} ({'faults' if len(each.faults) > 1 else 'fault'} {each.name})"
         for each in explanations[:SENTENCES]

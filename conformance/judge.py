@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
+from conformance.evidence import Evidence, Pair
 from conformance.explain import fault_lines, mismatch_lines, stray_lines
-from conformance.faults.diagnosis import Explanation, explain
+from conformance.faults.call_diagnosis import explain_call
+from conformance.faults.explanation import Explanation, NotLookedInto
 from conformance.observe import Observation, TargetError, observe, patterns, wrong_elements
 from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
 from reference.gather import gather, gather_and_maybe_dequant_cache
 from reference.scalars import Bf16Bits
+
+Diagnose = Callable[[], Sequence[Explanation]]
+"""A search for the known faults that explain a difference."""
 
 
 class Differs(AssertionError):
@@ -24,34 +31,40 @@ class Differs(AssertionError):
         self,
         text: str,
         explained_by: Sequence[str] = (),
-        diagnose: Callable[[], Sequence[Explanation]] | None = None,
+        diagnose: Diagnose | None = None,
         rest: Sequence[str] = (),
+        evidence: Evidence | None = None,
     ) -> None:
         """`text` is what a person reads; then, if somebody is to look for faults, what `diagnose` finds, and `rest`."""
         super().__init__(text)
+        self.evidence = evidence
         self._known, self._diagnose, self._rest = tuple(explained_by), diagnose, tuple(rest)
 
-    @cached_property
-    def explanations(self) -> tuple[Explanation, ...]:
-        """What is known to write the same; looked for when first asked, since most failures are only shrunk."""
-        try:
-            return tuple(self._diagnose()) if self._diagnose else ()
-        except Exception as error:  # a fault's model that fails must not take the verdict along
-            self._rest = (f"the search for faults failed: {type(error).__name__}: {error}", *self._rest)
-            return ()
+    def looked_into_by(self, diagnose: Diagnose) -> Differs:
+        """The same difference, with a search for the faults that explain it."""
+        return type(self)(super().__str__(), diagnose=diagnose, rest=self._rest, evidence=self.evidence)
 
     @property
     def explained_by(self) -> tuple[str, ...]:
         """The names of the faults, or pairs of faults, that predict it exactly."""
-        return self._known + tuple(each.name for each in self.explanations if each.exact)
+        return self._known + tuple(each.name for each in self._looked_into[0] if each.exact)
 
     def __str__(self) -> str:
         """Text, faults, and the rest."""
-        text = super().__str__()
+        return "\n  ".join([super().__str__(), *self._looked_into[1], *self._rest])
+
+    @cached_property
+    def _looked_into(self) -> tuple[Sequence[Explanation], list[str]]:
+        """What is known to do the same, and what is said of it; only looked for when asked, as most are only shrunk."""
         if not self._diagnose:
-            return text
-        found = fault_lines(self.explanations)
-        return "\n  ".join([text, *found, *self._rest])
+            return (), []
+        try:
+            found = self._diagnose()
+            return found, fault_lines(found)
+        except NotLookedInto as reason:
+            return (), [str(reason)]
+        except Exception as error:  # a fault's model that fails must not take the verdict along
+            return (), [f"the search for faults failed: {type(error).__name__}: {error}"]
 
 
 class Crashed(AssertionError):
@@ -83,15 +96,34 @@ class Count:
 
 @dataclass
 class Judge:
-    """Judges cases on one target in the name of some clauses, and counts them."""
+    """Judges cases on one target in the name of some clauses, and counts them.
+
+    `asked` is the case that is being judged, or failed last, with what it is asked (conformance.replaying.questions);
+    `before` is told of each before its call.
+    """
 
     target: Target
     clauses: Sequence[str] = ()
     count: Count = field(default_factory=Count)
+    asked: tuple[str, Any] | None = None
+    before: Callable[[str, Any], None] | None = None
+
+    @contextmanager
+    def on(self, question: str, case: Any) -> Iterator[None]:
+        """Note what is judged, for the fixture that a failure leaves."""
+        self.asked = question, case
+        if self.before:
+            self.before(question, case)
+        yield
+        self.asked = None
 
     def __call__(self, case: GatherCase) -> None:
         """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
         self.need(needed_by(case))
+        with self.on("gather", case):
+            self._judge(case)
+
+    def _judge(self, case: GatherCase) -> None:
         expected = expected_rows(case)
         for poison in patterns(case):
             try:
@@ -128,14 +160,13 @@ class Judge:
         if (others != seen.poison.dst).any():
             lines.append("dst was written " + ("behind its T rows" if case.batch_size else "although R = 0"))
         wrong = wrong_elements(expected, written, self.target.nan, case.layout)
-        diagnose = partial(explain, case, seen) if wrong.any() else None
-        if diagnose:
+        if wrong.any():
             lines += mismatch_lines(case, expected, seen, wrong)
-        rest = [*stray_lines(case, seen), repr(case)]
-        if diagnose:
-            raise Differs(self.text("differs", lines), diagnose=diagnose, rest=rest)
-        if lines or len(rest) > 1:
-            raise Differs(self.text("differs", [*lines, *rest]))
+        lines += stray_lines(case, seen)
+        if lines:
+            diagnose = partial(explain_call, case, seen, self.target.nan, bool(wrong.any()))
+            evidence = Evidence(seen.poison.name, {"rows": Pair(expected, written, wrong)})
+            raise Differs(self.text("differs", lines), diagnose=diagnose, rest=[repr(case)], evidence=evidence)
 
     def crashed(self, case: object, error: TargetError) -> Crashed:
         """The verdict on a target that raised on a legal case."""

@@ -10,22 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.calls import with_inner_stride_two
+from conformance.faults.candidates import defects_of, explain_by
 from conformance.judge import Differs, Judge
 from conformance.memory import Region
 from conformance.merge_cases import INPUTS, LSES
 from conformance.merge_generation import mixed
 from conformance.merges import (
+    Amiss,
     U,
+    amiss_in_refusal,
     call_merge,
     compare,
     look_at_merge,
-    must_have_refused,
     regions_of,
     with_weight,
 )
 from conformance.observe import LeftPending, TargetError
 from conformance.roundings import BINARIES
-from conformance.targets.base import MERGE
+from conformance.targets.base import MERGE, Target
 from fixtures.merge_cases import NARROW, WIDE, MergeCase, place_merge
 from fixtures.placement import POISONS, Placement
 from reference.merging import merge, numbers
@@ -144,15 +146,23 @@ def _must_refuse(judge: Judge, malformed: MalformedMerge, case: MergeCase) -> No
     placements = place_merge(case, POISONS[0])
     for name in placements.keys() & {malformed.argument, *malformed.also}:
         placements[name] = malformed.change(placements[name])
-    regions = regions_of(judge, case, placements)
-    try:
-        call_merge(judge.target, case, regions)
-    except TargetError as error:
-        if isinstance(error, LeftPending) or not isinstance(error.__cause__, Exception):
-            raise judge.crashed(case, error) from error
-        must_have_refused(judge, case, regions, str(error), set(malformed.named))
-    else:
-        raise Differs(judge.text("differs", [f"{malformed.argument} {malformed.found}: accepted", repr(case)]))
+
+    def ask(target: Target) -> Amiss | None:
+        regions = regions_of(replace(judge, target=target), case, placements)
+        try:
+            call_merge(target, case, regions)
+        except TargetError as error:
+            if isinstance(error, LeftPending) or not isinstance(error.__cause__, Exception):
+                raise judge.crashed(case, error) from error
+            return amiss_in_refusal(target, regions, str(error), set(malformed.named))
+        return Amiss(("accepted",), (f"{malformed.argument} {malformed.found}: accepted",))
+
+    if amiss := ask(judge.target):
+        raise Differs(
+            judge.text("differs", list(amiss.told)),
+            diagnose=lambda: explain_by(defects_of(MERGE, "merge"), lambda make: ask(make()) == amiss),
+            rest=[repr(case)],
+        )
     judge.count.add(0, 0)
 
 
@@ -162,6 +172,7 @@ def must_merge_anew(judge: Judge, kind: str) -> None:
     first, second = (mixed(9, 4, 64, kind, seed) for seed in (14, 15))
     third = replace(first, suffix_lse=second.prefix_lse, suffix_output=second.prefix_output)
     regions = regions_of(judge, first, place_merge(first, POISONS[0]))
+    made: list[MergeCase] = []
     for case in (first, second, third):
         for name in (*INPUTS, *LSES):
             judge.target.memory.write(regions[name], getattr(case, name))
@@ -169,7 +180,8 @@ def must_merge_anew(judge: Judge, kind: str) -> None:
         now = place_merge(case, POISONS[0])
         held = {name: replace(region, placement=now[name]) for name, region in regions.items()}
         seen = look_at_merge(judge.target, case, held, POISONS[0])
-        compare(judge, case, seen)
+        compare(judge, case, seen, made)
+        made.append(case)
         for name, result in (("output", seen.output), ("output_lse", seen.lse)):
             assert result is not None
             judge.target.memory.write(regions[name], result)  # looking for strays took it away

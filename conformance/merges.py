@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from conformance.evidence import Evidence, Pair, merged
 from conformance.explain import outside_lines
 from conformance.explain_merge import lse_lines, output_lines
+from conformance.faults.explanation import Explanation
 from conformance.judge import Differs, Judge, NotJudged
 from conformance.memory import Region
 from conformance.observe import LeftPending, Observation, TargetError, invoke, settle
@@ -95,10 +99,11 @@ def judge_merge(judge: Judge, case: MergeCase, poisons: tuple[Poison, ...] | Non
     Refusing a case that MERGE-8 or MERGE-9 lets be refused, as MERGE-10 says, conforms.
     """
     judge.need(MERGE)
-    for poison in poisons or patterns(case):
-        seen = observe_merge(judge, case, poison)
-        if seen is not None:
-            compare(judge, case, seen)
+    with judge.on("merge", case):
+        for poison in poisons or patterns(case):
+            seen = observe_merge(judge, case, poison)
+            if seen is not None:
+                compare(judge, case, seen)
     judge.count.add(case.shape[0], int(np.prod(case.shape)))
 
 
@@ -136,7 +141,8 @@ def observe_merge(judge: Judge, case: MergeCase, poison: Poison) -> MergeObserva
         refusable = case.refusable()
         if not refusable or isinstance(error, LeftPending) or not isinstance(error.__cause__, Exception):
             raise judge.crashed(case, error) from error
-        must_have_refused(judge, case, regions, str(error), refusable)
+        if amiss := amiss_in_refusal(target, regions, str(error), refusable):
+            raise Differs(judge.text("differs", [*amiss.told, repr(case)])) from error
         return None
     return look_at_merge(target, case, regions, poison)
 
@@ -172,29 +178,54 @@ def _bits(numbers: Array) -> Array:
     return numbers.view(f"u{numbers.itemsize}")
 
 
-def compare(judge: Judge, case: MergeCase, seen: MergeObservation) -> None:
-    """Raise Differs for a number beyond its bound, a stray write or a changed input."""
+def compare(judge: Judge, case: MergeCase, seen: MergeObservation, before: Sequence[MergeCase] = ()) -> None:
+    """Raise Differs for a number beyond its bound, a stray write or a changed input.
+
+    `before` are the cases that were merged before on the same arrays, which known faults are looked for with.
+    """
     lines: list[str] = []
-    output = expected_output(case)
-    wrong = output.misses(numbers(seen.output))
-    if wrong.any():
-        lines += output_lines(case, output.low, output.high, seen.output, wrong)
+    output, found = expected_output(case), {"output": seen.output}
+    misses = {"output": output.misses(numbers(seen.output))}
+    if misses["output"].any():
+        lines += output_lines(case, output.low, output.high, seen.output, misses["output"])
     if seen.lse is not None:
-        lse = expected_lse(case)
-        wrong = lse.misses(numbers(seen.lse))
-        if wrong.any():
-            lines += lse_lines(case, lse.low, lse.high, seen.lse, wrong)
+        lse, found["lse"] = expected_lse(case), seen.lse
+        misses["lse"] = lse.misses(numbers(seen.lse))
+        if misses["lse"].any():
+            lines += lse_lines(case, lse.low, lse.high, seen.lse, misses["lse"])
     lines += outside_lines(seen.around)
     if lines:
-        raise Differs(judge.text("differs", [*lines, repr(case)]))
+        right = merged(case)
+        pairs = {name: Pair(right[name], found[name], misses[name]) for name in found}
+        raise Differs(
+            judge.text("differs", lines),
+            diagnose=partial(_explain, [*before, case], seen),
+            rest=[repr(case)],
+            evidence=Evidence(seen.around.poison.name, pairs),
+        )
 
 
-def must_have_refused(judge: Judge, case: MergeCase, regions: dict[str, Region], refusal: str, names: set[str]) -> None:
-    """Raise Differs unless a refusal names one of some arguments and nothing was written (MERGE-10)."""
-    judge.target.memory.synchronize()
-    seen = _around(judge.target, regions, POISONS[0], set())
+def _explain(cases: Sequence[MergeCase], seen: MergeObservation) -> list[Explanation]:
+    from conformance.faults.merge_diagnosis import explain_merge  # which needs this module
+
+    return explain_merge(cases, seen)
+
+
+@dataclass(frozen=True)
+class Amiss:
+    """What is wrong with what became of a call that is to be refused: `what`, however it is told."""
+
+    what: tuple[str, ...]
+    told: tuple[str, ...] = field(compare=False)
+
+
+def amiss_in_refusal(target: Target, regions: dict[str, Region], refusal: str, names: set[str]) -> Amiss | None:
+    """Whether a refusal names none of some arguments, or something was written (MERGE-10)."""
+    target.memory.synchronize()
+    seen = _around(target, regions, POISONS[0], set())
     if seen.changed or seen.strays:
-        raise Differs(judge.text("differs", [f"refused with {refusal}, but wrote", *outside_lines(seen), repr(case)]))
+        written = tuple(outside_lines(seen))
+        return Amiss(("wrote", *written), (f"refused with {refusal}, but wrote", *written))
     if not any(re.search(rf"\b{name}\b", refusal) for name in names):
-        wanted = " or ".join(sorted(names))
-        raise Differs(judge.text("differs", [f"{wanted}: not named in {refusal}", repr(case)]))
+        return Amiss(("unnamed",), (f"{' or '.join(sorted(names))}: not named in {refusal}",))
+    return None

@@ -8,7 +8,7 @@ from itertools import product
 from operator import index
 from typing import Any
 
-from conformance.answers import answer_of, kept, members, reading, refuses, short, truth
+from conformance.answers import Question, judge_answers, members, refuses, truth
 from conformance.judge import Differs, Judge
 from conformance.metadata_rules import Asked, Fields, Seen, told, violations
 from conformance.targets.base import PLAN_DCP, PLAN_METADATA
@@ -66,34 +66,20 @@ LOCAL_CLAUSE_OF = {**CLAUSE_OF, **LOCAL_NUMBERS, **LOCAL_ARRAYS, **ALLRANKS}
 
 def judge_metadata(judge: Judge, case: MetadataCase) -> None:
     """Raise Differs or Crashed unless each field of the target's metadata is what SPEC.md leaves."""
-    _need(judge, case)
-    _compare(judge, case, answer_of(judge, case, judge.target.build_mla_chunked_context_metadata))
+    judge_kept_metadata(judge, [case])
 
 
 def judge_kept_metadata(judge: Judge, cases: Sequence[MetadataCase]) -> None:
     """Raise as judge_metadata does, reading each answer when all of them are there (PLAN-22)."""
     for case in cases:
         _need(judge, case)
-    answers = [answer_of(judge, case, judge.target.build_mla_chunked_context_metadata) for case in cases]
-    for case, answer in zip(cases, answers, strict=True):
-        with kept():
-            _compare(judge, case, answer)
+    judge_answers(judge, METADATA, *cases)
 
 
 def _need(judge: Judge, case: MetadataCase) -> None:
     judge.need(PLAN_METADATA)
     if case.sharded:
         judge.need(PLAN_DCP)
-
-
-def _compare(judge: Judge, case: MetadataCase, answer: Any) -> None:
-    expected = seen_in(golden(case), case.sharded)
-    judge.count.add(0, 0)
-    with reading(judge, case, "metadata"):
-        found = seen_in(answer, case.sharded)
-    if found != expected:
-        lines = [*violations(case, found), *differences(expected, found, case.sharded)]
-        raise Differs(judge.text("differs", [*map(short, lines), short(repr(case), 2000)]))
 
 
 def must_refuse(judge: Judge, case: MetadataCase) -> None:
@@ -104,7 +90,8 @@ def must_refuse(judge: Judge, case: MetadataCase) -> None:
     if refused:
         return
     lines = [f"PLAN-11: {case.workspace_rows} rows were accepted, the alignment is {case.alignment}"]
-    raise Differs(judge.text("differs", [*lines, f"got {answer!r:.300}", repr(case)]))
+    diagnose = METADATA.explaining([case], 0, METADATA.reply(case, answer))
+    raise Differs(judge.text("differs", [*lines, f"got {answer!r:.300}"]), diagnose=diagnose, rest=[repr(case)])
 
 
 def golden(case: MetadataCase) -> Any:
@@ -186,6 +173,16 @@ def differences(expected: Seen | None, found: Seen | None, sharded: bool) -> lis
         counts = f"expected {len(expected.chunks)} chunks, got {len(found.chunks)}"
         lines.append(f"{clause}: {counts}; those there are agree")
     return lines
+
+
+METADATA = Question(
+    "build_mla_chunked_context_metadata",
+    PLAN_METADATA,
+    "metadata",
+    lambda case, answer: seen_in(answer, case.sharded),
+    lambda case: seen_in(golden(case), case.sharded),
+    lambda case, expected, found: [*violations(case, found), *differences(expected, found, case.sharded)],
+)
 
 
 def small_scope(requests: int, longest: int, most_ranks: int = 3, most_turns: int = 3) -> Iterator[MetadataCase]:

@@ -8,8 +8,8 @@ from itertools import product
 from operator import index
 from typing import Any
 
-from conformance.answers import answer_of, kept, members, reading, short, truth
-from conformance.judge import Differs, Judge
+from conformance.answers import Question, judge_answers, members, truth
+from conformance.judge import Judge
 from conformance.plan_rules import Call, violations
 from conformance.targets.base import PLAN
 from reference.chunks import Chunk, plan_mla_context_chunks
@@ -52,41 +52,45 @@ class PlanCase:
 
 def judge_plan(judge: Judge, case: PlanCase) -> None:
     """Raise Differs or Crashed unless the target's plan is the one that SPEC.md leaves."""
-    judge.need(PLAN)
-    _compare(judge, case, answer_of(judge, case, judge.target.plan_mla_context_chunks))
+    judge_kept_plans(judge, [case])
 
 
 def judge_kept_plans(judge: Judge, cases: Sequence[PlanCase]) -> None:
     """Raise as judge_plan does, reading each plan when all of them are there (PLAN-22)."""
     judge.need(PLAN)
-    answers = [answer_of(judge, case, judge.target.plan_mla_context_chunks) for case in cases]
-    for case, answer in zip(cases, answers, strict=True):
-        with kept():
-            _compare(judge, case, answer)
+    judge_answers(judge, PLANS, *cases)
 
 
-def _compare(judge: Judge, case: PlanCase, answer: Any) -> None:
-    expected = plan_mla_context_chunks(*case.arguments)
-    judge.count.add(0, 0)
-    with reading(judge, case, "plan"):
-        found = [_chunk(chunk) for chunk in members(answer)]
-    if found != [(chunk, chunk.is_continuation) for chunk in expected]:
-        broken = violations(case.asked, [chunk for chunk, _ in found])
-        lines = [short(line) for line in (*broken, *_difference(expected, found))]
-        raise Differs(judge.text("differs", [*lines, short(repr(case), 2000)]))
+Told = tuple[Chunk, bool]
+"""A chunk, and whether it says that it is a continuation."""
 
 
-def _chunk(chunk: Any) -> tuple[Chunk, bool]:
+def _read(case: PlanCase, plan: Any) -> list[Told]:
+    return [_chunk(chunk) for chunk in members(plan)]
+
+
+def _golden(case: PlanCase) -> list[Told]:
+    return [(chunk, chunk.is_continuation) for chunk in plan_mla_context_chunks(*case.arguments)]
+
+
+def _chunk(chunk: Any) -> Told:
     starts, seq_lens = (tuple(map(index, numbers)) for numbers in (chunk.starts, chunk.seq_lens))
     return Chunk(index(chunk.request_start), index(chunk.request_end), starts, seq_lens), truth(chunk.is_continuation)
 
 
-def _difference(expected: Sequence[Chunk], found: Sequence[tuple[Chunk, bool]]) -> list[str]:
-    for number, (want, got) in enumerate(zip(expected, found, strict=False)):
-        if got != (want, want.is_continuation):
+def _told(case: PlanCase, expected: Sequence[Told], found: Sequence[Told]) -> list[str]:
+    return [*violations(case.asked, [chunk for chunk, _ in found]), *_difference(expected, found)]
+
+
+def _difference(expected: Sequence[Told], found: Sequence[Told]) -> list[str]:
+    for number, ((want, continues), got) in enumerate(zip(expected, found, strict=False)):
+        if got != (want, continues):
             says = f", is_continuation {got[1]}"
-            return [f"chunk {number}: expected {want}, is_continuation {want.is_continuation}", f"  got {got[0]}{says}"]
+            return [f"chunk {number}: expected {want}, is_continuation {continues}", f"  got {got[0]}{says}"]
     return [f"expected {len(expected)} chunks, got {len(found)}; those there are agree"]
+
+
+PLANS = Question("plan_mla_context_chunks", PLAN, "plan", _read, _golden, _told)
 
 
 def small_scope(requests: int, longest: int) -> Iterator[PlanCase]:

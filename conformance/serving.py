@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import Any
 
 from conformance.answers import LET_THROUGH
-from conformance.contexts import Context, GatherCall, batches
+from conformance.contexts import Context, DispatchCase, GatherCall, batches
+from conformance.faults.candidates import Agrees, Make, defects_of, explain_by
+from conformance.faults.explanation import Explanation
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import TargetError
 from conformance.startups import RIGHT, RULES
@@ -18,6 +23,11 @@ from reference.serving import GATHERS, GENERIC_GATHER, Refusal, Serving, gathers
 
 def judge_operator(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> None:
     """Raise Differs unless a site gathers with an operator that reads that kv_cache_dtype (SERVE-1)."""
+    with judge.on("operator", DispatchCase(site, kv_cache_dtype, case)):
+        _judge_operator(judge, site, case, kv_cache_dtype)
+
+
+def _judge_operator(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> None:
     calls = _calls(judge, site, case, kv_cache_dtype)
     if calls is None:
         return
@@ -30,20 +40,20 @@ def judge_operator(judge: Judge, site: str, case: Context, kv_cache_dtype: str) 
             found = f"{told} with kv_cache_dtype {call.kv_cache_dtype!r}"
         else:
             continue
-        lines = [f"expected {' or '.join(allowed)}", f"got {found}", _asked(site, case, kv_cache_dtype)]
-        raise Differs(judge.text("differs", lines))
+        lines = [f"expected {' or '.join(allowed)}", f"got {found}"]
+        raise _differs(judge, lines, site, case, kv_cache_dtype, calls)
     judge.count.add(0, 0)
 
 
 def judge_rows(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> None:
     """Raise Differs unless a site's gathers, whichever they are, fetch the rows of its chunks (SERVE-2)."""
-    calls = _calls(judge, site, case, kv_cache_dtype)
-    if calls is None:
-        return
-    chunks = case.chunks(site)
-    wrong = next(_wrong(case, chunks, calls), None)
-    if wrong:
-        raise Differs(judge.text("differs", [wrong, _asked(site, case, kv_cache_dtype)]))
+    with judge.on("rows", DispatchCase(site, kv_cache_dtype, case)):
+        calls = _calls(judge, site, case, kv_cache_dtype)
+        if calls is None:
+            return
+        wrong = next(_wrong(case, case.chunks(site), calls), None)
+        if wrong:
+            raise _differs(judge, [wrong], site, case, kv_cache_dtype, calls)
     judge.count.add(sum(call.rows for call in calls), 0)
 
 
@@ -54,12 +64,13 @@ def _calls(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> Seque
         return calls
     if not case.chunks(site):
         return ()
-    lines = ["no gather at all", _asked(site, case, kv_cache_dtype)]
+    lines = ["no gather at all"]
     if site == "dense":
-        raise Differs(judge.text("differs", lines))
+        raise _differs(judge, lines, site, case, kv_cache_dtype, None)
     for other in batches(site):
         if other.chunks(site) and _asked_for(judge, site, replace(other, workspace=case.workspace), kv_cache_dtype):
-            raise Differs(judge.text("differs", [*lines, f"but some for contexts {list(other.context_lens)}"]))
+            lines.append(f"but some for contexts {list(other.context_lens)}")
+            raise _differs(judge, lines, site, case, kv_cache_dtype, None)
     if all(_asked_for(judge, site, replace(case, workspace="bf16"), other) is None for other in GATHERS):
         raise Unsupported(f"no context of any kv_cache_dtype comes to site {site}")
     return None
@@ -73,6 +84,40 @@ def _asked_for(judge: Judge, site: str, case: Context, kv_cache_dtype: str) -> S
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit too: see conformance.observe.invoke
         raise _crashed(judge, _asked(site, case, kv_cache_dtype), error) from error
+
+
+def _differs(
+    judge: Judge, lines: list[str], site: str, case: Context, kv_cache_dtype: str, calls: Sequence[GatherCall] | None
+) -> Differs:
+    def agrees(make: Make) -> bool:
+        other = make().context_gathers(site, kv_cache_dtype, case)
+        return _deeds(site, case, other) == _deeds(site, case, calls)
+
+    diagnose = partial(_explain, SERVE_DISPATCH, agrees)
+    return Differs(judge.text("differs", lines), diagnose=diagnose, rest=[_asked(site, case, kv_cache_dtype)])
+
+
+def _explain(capability: str, agrees: Agrees) -> list[Explanation]:
+    return explain_by(defects_of(capability, "serve"), agrees)
+
+
+def _deeds(site: str, case: Context, calls: Sequence[GatherCall] | None) -> list[Any] | None:
+    """What gathers do, whatever the shape of their arguments: which operator fills which row from where."""
+    return (
+        None
+        if calls is None
+        else [
+            (
+                call.operator,
+                call.kv_cache_dtype if call.operator == GENERIC_GATHER else None,
+                call.first_row,
+                [_source(call, row, case.block_size) for row in range(call.rows)],
+                [*_ill_formed(chunk, call)] if chunk else [],
+            )
+            for chunk, call in zip_longest(case.chunks(site), calls)
+            if call
+        ]
+    )
 
 
 def _crashed(judge: Judge, asked: str, error: BaseException) -> Crashed:
@@ -157,33 +202,41 @@ def _asked(site: str, case: Context, kv_cache_dtype: str) -> str:
 def judge_refusal(judge: Judge, clause: str, config: Serving) -> None:
     """Raise Differs unless a configuration is refused at startup."""
     refusal = next(found for found in refusals(config) if found.clause == clause)
-    if refused(judge, config) is None:
-        expected = f"expected a refusal: {refusal}"
-        raise Differs(judge.text("differs", [expected, "got a start without an error", _configured(config)]))
+    with judge.on(f"refusal {clause}", config):
+        if refused(judge, config) is None:
+            lines = [f"expected a refusal: {refusal}", "got a start without an error"]
+            raise _starts_otherwise(judge, lines, config, lambda message: message is None)
     judge.count.add(0, 0)
 
 
 def judge_message(judge: Judge, clause: str, config: Serving) -> None:
     """Raise Differs unless what refuses a configuration says what to change; without a refusal nothing is said."""
-    message = refused(judge, config)
-    if message is None:
-        raise NotJudged(f"{named(config)} is not refused, {clause}")
-    missing = RULES[clause].missing(message, config)
-    if missing:
-        lines = [f"the message has none of: {', '.join(words)}" for words in missing]
-        example: Refusal = next(iter(refusals(config)))
-        raise Differs(
-            judge.text("differs", [*lines, f"got: {message}", f"for example: {example}", _configured(config)])
-        )
+    with judge.on(f"message {clause}", config):
+        message = refused(judge, config)
+        if message is None:
+            raise NotJudged(f"{named(config)} is not refused, {clause}")
+        if missing := RULES[clause].missing(message, config):
+            lines = [f"the message has none of: {', '.join(words)}" for words in missing]
+            example: Refusal = next(iter(refusals(config)))
+            lines += [f"got: {message}", f"for example: {example}"]
+            raise _starts_otherwise(judge, lines, config, lambda other: other == message)
     judge.count.add(0, 0)
 
 
 def judge_start(judge: Judge, config: Serving) -> None:
     """Raise Differs if a configuration that breaks no rule is refused at startup (SERVE-10)."""
-    message = refused(judge, config)
-    if message is not None:
-        raise Differs(judge.text("differs", ["expected a start", f"got: {message}", _configured(config)]))
+    with judge.on("start", config):
+        message = refused(judge, config)
+        if message is not None:
+            lines = ["expected a start", f"got: {message}"]
+            raise _starts_otherwise(judge, lines, config, lambda other: other is not None)
     judge.count.add(0, 0)
+
+
+def _starts_otherwise(judge: Judge, lines: list[str], config: Serving, alike: Callable[[str | None], bool]) -> Differs:
+    """`alike` says whether a fault's message, or None, is as the one observed; of a refusal for no reason any is."""
+    diagnose = partial(_explain, SERVE_STARTUP, lambda make: alike(refused(Judge(make()), config)))
+    return Differs(judge.text("differs", lines), diagnose=diagnose, rest=[_configured(config)])
 
 
 def refused(judge: Judge, config: Serving) -> str | None:

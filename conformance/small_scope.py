@@ -105,11 +105,14 @@ def _gather(judge: Judge, batch: Batch, which: int, regions: dict[str, Region]) 
         arguments["seq_starts"] = None
     rows = slice(None) if told.spare_rows else slice(sum(lengths))
     arguments["dst"] = regions["dst"].view[which, rows]
+    if judge.before:
+        judge.before("gather", batch.single(which))
     try:
         call(judge.target, regions, layout, **arguments, **told.others(batch.of_lengths(lengths)))
     except MemoryError as error:
         raise NotJudged(f"too little memory for {batch.single(which)!r}: {error}") from error
     except TargetError as error:
+        judge.asked = "gather", batch.single(which)
         raise judge.crashed(batch.single(which), error) from error
 
 

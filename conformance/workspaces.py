@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from functools import partial
 from itertools import product
 from math import lcm
 from operator import index
 from typing import Any, Literal
 
-from conformance.answers import answer_of, reading
-from conformance.judge import Differs, Judge, Unsupported
+from conformance.answers import Question, judge_answers
+from conformance.judge import Crashed, Judge, Unsupported
 from conformance.targets.base import PLAN_WORKSPACE
 from reference.shards import Sharding
 from reference.workspace import determine_chunked_prefill_workspace_size
@@ -54,23 +53,25 @@ def golden(case: WorkspaceCase) -> int:
     )
 
 
+ROWS = Question(
+    "determine_chunked_prefill_workspace_size",
+    PLAN_WORKSPACE,
+    "number of rows",
+    lambda case, answer: index(answer),
+    golden,
+    lambda case, expected, found: [f"{case.clause}: expected {expected:,} rows, got {found:,}"],
+)
+
+
 def judge_workspace(judge: Judge, case: WorkspaceCase) -> None:
     """Raise Differs or Crashed unless a builder of the target has the rows that SPEC.md says."""
     judge.need(PLAN_WORKSPACE)
-    answer = answer_of(judge, case, partial(_rows_of, judge))
-    judge.count.add(0, 0)
-    with reading(judge, case, "number of rows"):
-        rows = index(answer)
-    if rows != (expected := golden(case)):
-        lines = [f"{case.clause}: expected {expected:,} rows, got {rows:,}", repr(case)]
-        raise Differs(judge.text("differs", lines))
-
-
-def _rows_of(judge: Judge, *arguments: Any) -> Any:
     try:
-        return judge.target.determine_chunked_prefill_workspace_size(*arguments)
-    except NotImplementedError as error:
-        raise Unsupported(f"target {judge.target.name}: {error}") from error
+        judge_answers(judge, ROWS, case)
+    except Crashed as crash:
+        if isinstance(crash.__cause__, NotImplementedError):
+            raise Unsupported(f"target {judge.target.name}: {crash.__cause__}") from crash
+        raise
 
 
 def violation(case: WorkspaceCase, rows: int) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from conformance.evidence import Evidence, Pair
 from conformance.explain import outside_lines
 from conformance.explain_write import fault_lines, mismatch_lines
 from conformance.faults.write_diagnosis import explain_write
@@ -23,8 +24,9 @@ from fixtures.write_cases import WriteCase, is_huge, place_write
 def judge_write(judge: Judge, case: WriteCase) -> None:
     """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
     judge.need(WRITES[case.kv_cache_dtype])
-    for poison in (ZERO,) if is_huge(case) else POISONS:
-        compare(judge, case, observe_write(judge, case, poison))
+    with judge.on("write", case):
+        for poison in (ZERO,) if is_huge(case) else POISONS:
+            compare(judge, case, observe_write(judge, case, poison))
     judge.count.add(case.tokens, case.tokens * case.format.width)
 
 
@@ -62,6 +64,7 @@ class WriteDiffers(Differs):
         """`expected` is the golden model's image of the cache."""
         AssertionError.__init__(self)
         self.judge, self.case, self.expected, self.seen = judge, case, expected, seen
+        self.evidence = Evidence(seen.poison.name, {"cache": Pair(expected, seen.dst)})
 
     def __str__(self) -> str:
         """See Differs."""

@@ -68,8 +68,8 @@ def merge_attn_states(
     check_well_formed(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
     prefix = Partial(numbers(prefix_output), prefix_lse.astype(np.float64))
     suffix = Partial(numbers(suffix_output), suffix_lse.astype(np.float64))
-    _check_legal("prefix", prefix)
-    _check_legal("suffix", suffix)
+    check_legal("prefix", prefix)
+    check_legal("suffix", suffix)
     merged = merge(prefix, suffix)
     with np.errstate(over="ignore"):
         output[...] = bf16_from_f32(merged.output) if output.dtype == BF16 else merged.output
@@ -130,7 +130,8 @@ def _check_written(name: str, array: Array, rows: Array) -> None:
         raise ValueError(f"{name} is read-only; allowed is a writable array")
 
 
-def _check_legal(name: str, partial: Partial) -> None:
+def check_legal(name: str, partial: Partial) -> None:
+    """Raise ValueError, naming the "prefix" or "suffix", for the first number that makes a well-formed call illegal."""
     _refuse(f"{name}_lse", partial.lse, np.isnan(partial.lse), "any other number")
     weighty = ~np.isneginf(counted(partial.lse)).T[..., None]
     _refuse(f"{name}_output", partial.output, weighty & ~np.isfinite(partial.output), "finite where its LSE is")

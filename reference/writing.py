@@ -66,7 +66,7 @@ def concat_and_cache_mla(
     check_well_formed(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
     tokens = np.flatnonzero(slot_mapping >= 0)  # WRITE-2
     slots = slot_mapping[tokens]
-    _check_legal(kv_c, kv_cache, slot_mapping, kv_cache_dtype, scale)
+    check_legal(kv_c, kv_cache, slot_mapping, kv_cache_dtype, scale)
     block, record = np.divmod(slots, kv_cache.shape[1])  # WRITE-1
     kv_cache[block, record] = records_of(kv_c[tokens], k_pe[tokens], kv_cache_dtype, scale, profile)
 
@@ -97,9 +97,10 @@ def check_well_formed(
         raise ValueError(f"scale is {found}; allowed is float32 of shape [1] or []")
 
 
-def _check_legal(
+def check_legal(
     kv_c: Bf16Bits, kv_cache: Array, slot_mapping: npt.NDArray[np.int64], kv_cache_dtype: str, scale: Array
 ) -> None:
+    """Raise ValueError for the first value that makes a well-formed call illegal; of kv_cache only the shape counts."""
     slots = kv_cache.shape[0] * kv_cache.shape[1]
     check_each("slot_mapping", slot_mapping, slot_mapping >= slots, f"below {slots}")
     ordered = np.argsort(slot_mapping, kind="stable")

@@ -6,43 +6,56 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defects import DEFECTS, find_defect
-from conformance.faults.matrix import Row, all_mutants, judge_models, judge_mutants
-from conformance.faults.matrix_report import write
-from conformance.faults.power import powers
+from conformance.faults.matrix import Row, judged
+from conformance.faults.matrix_report import stored, write
+from conformance.faults.power import powers, powers_from
 from conformance.marked import tests_by_clause
 from conformance.spec import clauses, in_short
 
 
-def judge_all(profile: str, console: Console) -> int:
-    """Judge everything and write the matrix; 1 if something survives."""
-    rows = judge_models(DEFECTS.values(), profile, console.print)
-    rows += judge_mutants(all_mutants(), profile, console.print)
-    console.print("detection power")
-    write(rows, powers(), profile)
+def judge_all(profile: str, anew: bool, console: Console) -> int:
+    """Judge what the stored matrix does not have, or has of something else, and write it; 1 if something survives.
+
+    With `anew` everything is judged. The files are written after each group, so that a run that is stopped is not lost.
+    """
+    found = stored()
+    usable = [] if anew or found["profile"] != profile else found["rows"]
+    rows = {(row.what, row.name): row for row in usable if not row.stale}
+    power = [each for each in found["power"] if each.made_from == powers_from()]
+    defects = [each for each in DEFECTS.values() if ("model", each.name) not in rows]
+    mutants = [kept for kept in MUTANTS if ("mutant", kept.mutant.name) not in rows]
+    console.print(f"{len(rows)} rows are as they would be made; to judge: {len(defects) + len(mutants)}")
+    for group in judged(defects, mutants, profile):
+        rows |= {(row.what, row.name): row for row in group}
+        write([*rows.values()], power, profile)
+        console.print(f"{group[0].kind}: {', '.join(row.name for row in group)}", markup=False)
+    if not power:
+        console.print("detection power")
+        power = powers()
+    write([*rows.values()], power, profile)
     console.print("written: docs/faults.md, docs/faults.json")
-    return _said(rows, console)
+    return _said([*rows.values()], console)
 
 
 def judge_some(names: Sequence[str], profile: str, console: Console) -> int:
-    """Judge some faults, and write nothing."""
-    return _said(judge_models([find_defect(name) for name in names], profile, lambda _: None), console)
+    """Judge some faults, tell of each, and write nothing."""
+    rows = [row for group in judged([find_defect(name) for name in names], [], profile) for row in group]
+    for row in rows:
+        if row.tests == 0:
+            console.print(f"{row.name} ({row.clause}): not judged here", markup=False)
+            continue
+        red = in_short(clause for clause in clauses() if clause in row.red) or "nothing"
+        console.print(f"{row.name} ({row.clause}): {row.failed} of {row.tests} tests red, under {red}", markup=False)
+    return _said(rows, console)
 
 
 def _said(rows: Sequence[Row], console: Console) -> int:
-    for row in rows:
-        if row.tests == 0:
-            console.print(f"{row.name} ({row.clause or row.kind}): not judged here", markup=False)
-            continue
-        most = max(row.red.values(), default=0)
-        red = in_short(clause for clause in clauses() if clause in row.red) or "nothing"
-        console.print(
-            f"{row.name} ({row.clause or row.kind}): {most} of {row.tests} tests red, under {red}", markup=False
-        )
     survivors = [row.name for row in rows if row.survived]
-    judged = sum(row.tests > 0 for row in rows)
+    at_all = sum(row.tests > 0 for row in rows)
     names = f": {', '.join(survivors)}" if survivors else ""
-    console.print(f"{judged} of {len(rows)} judged, {len(survivors)} survived{names}")
+    console.print(f"{at_all} of {len(rows)} judged, {len(survivors)} survived{names}")
     return 1 if survivors else 0
 
 

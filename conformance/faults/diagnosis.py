@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
+from itertools import combinations, takewhile
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance.faults.catalogue import faults_of
+from conformance.faults.explanation import Explanation, NotLookedInto
 from conformance.faults.fault import Fault
-from conformance.faults.steps import Call, Gather, in_memory
-from conformance.observe import Observation
+from conformance.faults.steps import PLACING, Call, Gather, in_memory, parts_of
+from conformance.observe import Observation, wrong_elements
 from fixtures.cases import GatherCase
 from reference.paging import Ints
 from reference.scalars import Bf16Bits
 
 Hits = npt.NDArray[np.bool_]
+
+SECONDS = 3.0
+"""How long one difference is looked into."""
 
 PAIRED_ROWS = 4096
 """T beyond which pairs of faults are not tried: there are some two thousand, and each works out T addresses."""
@@ -28,64 +35,101 @@ LOOKED_AT, LOOKED_AT_IN_PAIRS = 1024, 48
 AT_LEAST = 0.5
 """The share of the wrong rows that a fault has to explain to be worth naming where none explains all."""
 
+NO_PREDICTION = (IndexError, ValueError)
+"""What a gather raises that would read outside of all memory, or, of two faults, meets what neither expects."""
+
+Candidate = TypeVar("Candidate")
+
 
 @dataclass(frozen=True)
-class Explanation:
-    """A fault, or two at a time, and how many of the T rows it predicts bit for bit."""
+class Written:
+    """What a call wrote: uint16 [T, 576], where `nan` says whether a NaN stands for any (SPEC.md READ-6)."""
 
-    faults: tuple[Fault, ...]
-    rows: int
-    of: int
+    call: Call
+    rows: Bf16Bits
+    nan: str
 
-    @property
-    def exact(self) -> bool:
-        """Whether it predicts all of dst."""
-        return self.rows == self.of
+    def is_of(self, gather: Gather) -> bool:
+        """Whether a gather would write all of it."""
+        try:
+            return all(hits.all() for hits in self._by_part(gather, self.every_row))
+        except NO_PREDICTION:
+            return False
 
-    @property
-    def name(self) -> str:
-        """The faults' names."""
-        return " + ".join(fault.name for fault in self.faults)
+    def hits(self, gather: Gather, which: Ints) -> Hits:
+        """bool [N]: which of those rows are as a gather would write them; none if it reads outside of all memory."""
+        try:
+            return np.concatenate([*self._by_part(gather, which)])
+        except NO_PREDICTION:
+            return np.zeros(len(which), np.bool_)
 
-    @property
-    def sentence(self) -> str:
-        """What the faults do."""
-        return ", and ".join(fault.sentence for fault in self.faults)
+    def _by_part(self, gather: Gather, which: Ints) -> Iterator[Hits]:
+        addresses = gather.addresses(self.call) if gather.replaced & PLACING else self.right_addresses
+        for part in parts_of(which):
+            rows = gather.rows(self.call, addresses[part], part)
+            wrong = wrong_elements(rows, self.rows[part], self.nan, self.call.layout)
+            yield np.logical_not(np.any(wrong, axis=1))
+
+    @cached_property
+    def every_row(self) -> Ints:
+        """int64 [T]."""
+        return np.arange(len(self.rows))
+
+    @cached_property
+    def right_addresses(self) -> Ints:
+        """Those of most faults too, worked out once."""
+        return Gather().addresses(self.call)
 
 
-def explain(case: GatherCase, seen: Observation) -> list[Explanation]:
-    """The known faults whose dst equals the observed one bit for bit.
+def explain(case: GatherCase, seen: Observation, nan: str = "canonical") -> list[Explanation]:
+    """The known faults whose dst equals the observed one bit for bit, or NaN for NaN if `nan` is "any".
 
     Where there is none, the pairs of faults that do; else the one fault that predicts most rows, if it predicts at
-    least half of those that are wrong and spoils less than it explains; else nothing.
+    least half of those that are wrong and spoils less than it explains; else nothing. NotLookedInto if SECONDS did not
+    suffice for all, and none of those tried does.
     """
-    call, observed = in_memory(case, seen.poison), seen.dst[: case.num_rows]
-    known = faults_of(case.layout)
-    right = _hits(Gather(), call, observed, np.arange(case.num_rows))
-    some = _rows_to_look_at(right, LOOKED_AT)
-    hits = [_hits(fault.gather, call, observed, some) for fault in known]
-    likely = [fault for fault, each in zip(known, hits, strict=True) if each.all()]
-    exact = [Explanation((fault,), len(right), len(right)) for fault in likely if _all(fault.gather, call, observed)]
+    until = time.monotonic() + SECONDS
+    written = Written(in_memory(case, seen.poison), seen.dst[: case.num_rows], nan)
+    right = written.hits(Gather(), written.every_row)
+    known, some = faults_of(case.layout), _rows_to_look_at(right, LOOKED_AT)
+    exact, hits = [], {}
+    for fault in _in_time(known, until):
+        hits[fault] = int(written.hits(fault.gather, some).sum())
+        if hits[fault] == len(some) and written.is_of(fault.gather):
+            exact.append(_exactly(written, fault))
     if exact:
         return exact
-    pairs = list(_exact_pairs(known, call, observed, right)) if case.num_rows <= PAIRED_ROWS else []
-    best = known[max(range(len(known)), key=lambda number: int(hits[number].sum()))]
-    return pairs or _in_part(best, call, observed, right)
+    pairs = [*_exact_pairs(known, written, right, until)] if case.num_rows <= PAIRED_ROWS else []
+    if pairs:
+        return pairs
+    late = time.monotonic() > until
+    in_part = _in_part(max(hits, key=lambda fault: hits[fault]), written, right) if hits else []
+    if late and not in_part:
+        raise NotLookedInto(f"no known fault explains it, of those that {SECONDS:g} seconds sufficed for")
+    return in_part
 
 
-def _exact_pairs(known: list[Fault], call: Call, observed: Bf16Bits, right: Hits) -> Iterator[Explanation]:
+def _in_time(candidates: Iterable[Candidate], until: float) -> Iterator[Candidate]:
+    return takewhile(lambda _: time.monotonic() < until, candidates)
+
+
+def _exactly(written: Written, *faults: Fault) -> Explanation:
+    return Explanation(faults, len(written.rows), len(written.rows))
+
+
+def _exact_pairs(known: list[Fault], written: Written, right: Hits, until: float) -> Iterator[Explanation]:
     some = _rows_to_look_at(right, LOOKED_AT_IN_PAIRS)
-    for first, second in combinations(known, 2):
+    for first, second in _in_time(combinations(known, 2), until):
         if first.gather.replaced & second.gather.replaced:
             continue
         both = first.gather.with_steps_of(second.gather)
-        if _hits(both, call, observed, some).all() and _all(both, call, observed):
-            yield Explanation((first, second), len(observed), len(observed))
+        if written.hits(both, some).all() and written.is_of(both):
+            yield _exactly(written, first, second)
 
 
-def _in_part(best: Fault, call: Call, observed: Bf16Bits, right: Hits) -> list[Explanation]:
+def _in_part(best: Fault, written: Written, right: Hits) -> list[Explanation]:
     """A fault that does not predict all rows, if it is worth a word."""
-    rows = _hits(best.gather, call, observed, np.arange(len(observed)))
+    rows = written.hits(best.gather, written.every_row)
     if (rows & ~right).sum() < AT_LEAST * (~right).sum() or rows.sum() <= right.sum():
         return []
     return [Explanation((best,), int(rows.sum()), len(rows))]
@@ -98,16 +142,3 @@ def _rows_to_look_at(right: Hits, count: int) -> Ints:
     wrong = np.flatnonzero(~right)
     wrong = wrong[:: max(1, 2 * len(wrong) // count)]
     return np.union1d(wrong, np.linspace(0, len(right) - 1, count // 2).astype(np.int64))
-
-
-def _all(gather: Gather, call: Call, observed: Bf16Bits) -> bool:
-    return bool(_hits(gather, call, observed, np.arange(len(observed))).all())
-
-
-def _hits(gather: Gather, call: Call, observed: Bf16Bits, which: Ints) -> Hits:
-    """bool [N]: which of those rows are as a gather would write them; none if it would read outside of all memory."""
-    try:
-        hits: Hits = np.all(gather.some(call, which) == observed[which], axis=1)
-    except (IndexError, ValueError):  # no prediction; two faults at a time may make what neither of them expects
-        return np.zeros(len(which), np.bool_)
-    return hits

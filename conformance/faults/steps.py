@@ -155,12 +155,19 @@ class Gather:
 
     def some(self, call: Call, which: Ints) -> Bf16Bits:
         """uint16 [N, 576]: those rows of it."""
+        addresses = self.addresses(call)
+        rows = [self.rows(call, addresses[part], part) for part in parts_of(which)]
+        return np.concatenate(rows) if rows else call.left[:0]
+
+    def addresses(self, call: Call) -> Ints:
+        """int64 [T]: where the record of each row begins."""
         request = self.owner(call)
         token = self.token(call, request, self.origin(call, request))
-        address = self.address(call, self.block(call, request, token), token)
-        parts = [which[first : first + _ROWS_AT_A_TIME] for first in range(0, len(which), _ROWS_AT_A_TIME)]
-        rows = [self.finish(call, self.read(call, self.fetch(call, address[part])), part) for part in parts]
-        return np.concatenate(rows) if rows else call.left[:0]
+        return self.address(call, self.block(call, request, token), token)
+
+    def rows(self, call: Call, addresses: Ints, which: Ints) -> Bf16Bits:
+        """uint16 [N, 576]: those rows of dst, whose records begin there."""
+        return self.finish(call, self.read(call, self.fetch(call, addresses)), which)
 
     @property
     def replaced(self) -> frozenset[str]:
@@ -172,12 +179,21 @@ class Gather:
         return replace(self, **{name: getattr(other, name) for name in other.replaced})
 
 
+PLACING = frozenset({"owner", "origin", "token", "block", "address"})
+"""The steps that lead to addresses."""
+
+
+def parts_of(which: Ints) -> list[Ints]:
+    """Rows as parts that are small enough for a core's cache."""
+    return [which[first : first + _ROWS_AT_A_TIME] for first in range(0, len(which), _ROWS_AT_A_TIME)]
+
+
 def in_memory(case: GatherCase, poison: Poison) -> Call:
-    """A case laid out as `observe` lays it out, in NumPy arrays."""
+    """A case laid out as `observe` lays it out, in NumPy arrays, but for dst, of which only what it holds is known."""
     memory = ArrayMemory()
-    regions = {name: memory.place(placement) for name, placement in place(case, poison).items()}
+    regions = {name: memory.place(each) for name, each in place(case, poison).items() if name != "dst"}
     strips = {name: Strip(each.base, each.first, each.placement.strides) for name, each in regions.items()}
-    left = np.full((case.num_rows, case.layout.row), poison.dst, np.uint16)
+    left = np.broadcast_to(np.uint16(poison.dst), (case.num_rows, case.layout.row))
     columns = case.block_table.shape[1]
     return Call(case.batch_size, case.num_rows, case.block_size, columns, case.layout, case.scale, left, strips)
 

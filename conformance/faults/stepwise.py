@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.merges import U
 from conformance.targets.base import MERGE
 from conformance.targets.models import NumpyTarget
 from reference.merging import BF16, check_well_formed, counted, numbers
@@ -30,6 +31,8 @@ class Stepwise(NumpyTarget):
     """Right: weights e^(lse - max), shares, the sum of what has a share. P, S are float32 [T, H, D], p, s [H, T]."""
 
     capabilities = frozenset({MERGE})
+    off = 0
+    """By how many of MERGE's bounds its numbers are wrong: -1 and 1 give the ends of what a merge like it may leave."""
 
     def __init__(self) -> None:
         """Its name is that of its class."""
@@ -64,9 +67,18 @@ class Stepwise(NumpyTarget):
             a, b = (share.T[..., None].astype(F32) for share in self._shares(p, s))
             P, S = (numbers(self._numbers_of(x)).astype(F32) for x in (prefix_output, suffix_output))
             neither = np.isneginf(counted(np.maximum(counted(p), counted(s)))).T[..., None]
-            self._store(output, self._neither(P, self._combine(P, a, S, b), neither), neither)
+            bound = np.where((a > 0) & (b > 0), 32 * U * np.maximum(np.abs(P), np.abs(S)) + 2.0**-148, 0)
+            self._store(output, self._neither(P, self._moved(self._combine(P, a, S, b), bound), neither), neither)
             if output_lse is not None:
-                self._store_lse(output_lse, lse)
+                bound = np.where(np.isneginf(p) | np.isneginf(s), 0, U * (np.abs(lse) + 32))
+                self._store_lse(output_lse, self._moved(lse, bound))
+
+    def _moved(self, x: Array, bound: Array) -> Array:
+        """Numbers `off` bounds off, rounded away; as they are where nothing is rounded, or they are none."""
+        if not self.off:
+            return x
+        away = np.nextafter((x + self.off * bound).astype(F32), F32(self.off * np.inf))
+        return np.where(np.isfinite(x) & (bound > 0), away, x)
 
     def _lse_of(self, lse: Array) -> Array:
         return lse.copy()

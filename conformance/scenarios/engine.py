@@ -15,7 +15,7 @@ from conformance import workspaces
 from conformance.answers import answer_of, reading
 from conformance.generation import Random
 from conformance.judge import Differs, Judge, Unsupported
-from conformance.metadata import MetadataCase, differences, golden, seen_in
+from conformance.metadata import METADATA, MetadataCase, differences, golden, seen_in
 from conformance.metadata_rules import Fields
 from conformance.scenarios.attention import attend
 from conformance.scenarios.blocks import BlockPool
@@ -159,7 +159,7 @@ class _Engine:
         """The target's chunks if it plans, once they are what SPEC.md leaves; else the golden model's."""
         expected = found = seen_in(golden(case), False)
         if PLAN_METADATA in self.judge.target.capabilities:
-            answer = answer_of(self.judge, case, self.judge.target.build_mla_chunked_context_metadata)
+            answer = answer_of(self.judge, case, METADATA.operator, PLAN_METADATA)
             with reading(self.judge, case, "metadata"):
                 found = seen_in(answer, False)
         if found != expected or expected is None or found is None:

@@ -1,14 +1,15 @@
 """The catalogue of defects as a whole, and the commands that show it."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from conformance import marked
+from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defect import PARTS
 from conformance.faults.defects import DEFECTS, FAMILIES
+from conformance.faults.made_from import made_from, what_counts
 from conformance.faults.matrix import Row
-from conformance.faults.matrix_report import write
+from conformance.faults.matrix_report import stored, write
 from conformance.faults.power import Power
 from conformance.selfcheck.running import ROOT, run
 from conformance.spec import clauses
@@ -39,13 +40,48 @@ def test_an_unknown_defect_is_a_usage_error_that_names_some() -> None:
 
 
 def test_the_matrix_names_survivors_and_what_was_not_judged(tmp_path: Path) -> None:
-    seen = Row("a", "model", "gather", "READ-1", "does a", "vllm 1", {"READ-1": 3, "READ-2": 1}, 9, "test[{target}]")
-    missed = replace(seen, name="b", red={"READ-2": 1})
-    elsewhere = replace(seen, name="c", kind="device", red={}, tests=0)
-    mutant = replace(seen, name="d", what="mutant", clause="", red={})
-    write([seen, missed, elsewhere, mutant], [Power("a", None, 3)], "quick", tmp_path)
+    names = [*DEFECTS][:3]
+    seen = Row(
+        names[0],
+        "model",
+        "gather",
+        "READ-1",
+        "does a",
+        "vllm 1",
+        {"READ-1": 3, "READ-2": 1},
+        4,
+        2,
+        9,
+        "test[{target}]",
+        "",
+    )
+    missed = replace(seen, name=names[1], red={"READ-2": 1})
+    elsewhere = replace(seen, name=names[2], kind="device", red={}, tests=0)
+    mutant = replace(seen, name=MUTANTS[0].mutant.name, what="mutant", clause="", red={})
+    gone = replace(seen, name="no-fault-any-more")
+    rows, powers = [elsewhere, gone, mutant, missed, seen], [Power("a", None, 3, "")]
+    write(rows, powers, "quick", tmp_path)
     text = (tmp_path / "faults.md").read_text()
-    assert "3 faults as models and 1 changes of the CUDA sources" in text and "2 survived: b, d." in text
-    assert "| a | READ-1 | does a (vllm 1) | 3 of 9 | READ-1 READ-2 |" in text
+    assert "3 faults as models and 1 changes of the CUDA sources" in text
+    assert f"2 survived: {names[1]}, {MUTANTS[0].mutant.name}." in text
+    assert f"| {names[0]} | READ-1 | does a (vllm 1) | 4 of 9 | 2 | READ-1 READ-2 |" in text
     assert "not judged: no GPU" in text and "| a | not in 200 | 3 |" in text
-    assert json.loads((tmp_path / "faults.json").read_text())["made from"]["SPEC.md"]
+    found = stored(tmp_path)
+    assert found["rows"] == [seen, missed, elsewhere, mutant] and found["power"] == powers
+
+
+def test_a_row_is_stale_if_a_test_or_a_fault_of_its_kind_is_another() -> None:
+    row = Row("a", "model", "gather", "READ-1", "", "", {}, 0, 0, 0, "", made_from("gather", "model"))
+    assert not row.stale and replace(row, kind="write").stale and replace(row, what="mutant").stale
+
+
+def test_comments_and_docstrings_make_nothing_stale(tmp_path: Path) -> None:
+    texts = {
+        "a": '"""One."""\n\ndef f() -> str:\n    """Two\n    lines."""\n    return "# 3"\n',
+        "b": '"""Another."""\n# a comment\ndef f() -> str:\n    return "# 3"\n',
+        "c": 'def f() -> str:\n    return "# 4"\n',
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    first, second, third = (what_counts(tmp_path / f"{name}.py") for name in texts)
+    assert first == second != third

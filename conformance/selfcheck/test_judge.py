@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conformance import judge as judge_module
-from conformance.faults.diagnosis import Explanation
+from conformance.faults.explanation import Explanation
 from conformance.generation import Geometry, realize
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import Observation, wrong_elements
@@ -130,11 +130,11 @@ def test_an_infinity_is_no_nan() -> None:
 def test_faults_are_looked_for_once_a_failure_is_read_and_no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[GatherCase] = []
 
-    def explain(case: GatherCase, seen: Observation) -> list[Explanation]:
+    def explain_call(case: GatherCase, seen: Observation, nan: str, rows_differ: bool) -> list[Explanation]:
         looked.append(case)
         return []
 
-    monkeypatch.setattr(judge_module, "explain", explain)
+    monkeypatch.setattr(judge_module, "explain_call", explain_call)
     Judge(NumpyTarget())(case())
     with pytest.raises(Differs) as caught:
         Judge(Meddling(after=write("dst", (7, 575), 0x1234)))(case())

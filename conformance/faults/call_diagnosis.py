@@ -1,0 +1,33 @@
+"""Which known fault a gather has in what it does around its rows: what it writes elsewhere, or takes for its task."""
+
+from __future__ import annotations
+
+from conformance.faults.around import Around
+from conformance.faults.candidates import Make, defects_of, explain_by
+from conformance.faults.diagnosis import explain
+from conformance.faults.explanation import Explanation
+from conformance.observe import Observation, observe
+from conformance.targets.base import GATHERS
+from fixtures.cases import GatherCase
+from fixtures.placement import is_huge
+
+MOST_ROWS = 1 << 15
+"""T beyond which these are not tried: each is a whole call, between arrays that are read back."""
+
+
+def explain_call(case: GatherCase, seen: Observation, nan: str, rows_differ: bool) -> list[Explanation]:
+    """The known faults, of what is read and of what is done around it, that leave all that was observed.
+
+    `rows_differ` says whether a row is wrong, so that faults in reading it come into question.
+    """
+    rows = explain(case, seen, nan) if rows_differ else []
+    if any(each.exact for each in rows) or is_huge(case) or case.num_rows > MOST_ROWS:
+        return rows
+
+    def agrees(make: Make) -> bool:
+        left = observe(make(), case, seen.poison)
+        return (left.dst.tobytes(), left.strays, left.changed) == (seen.dst.tobytes(), seen.strays, seen.changed)
+
+    capability = GATHERS[case.layout.name][case.seq_starts is not None]
+    candidates = (each for each in defects_of(capability, "gather", "twin") if isinstance(each.target(), Around))
+    return explain_by(candidates, agrees) or rows

@@ -1,0 +1,74 @@
+"""Which known fault a loop over chunks has, from its result.
+
+A loop that has a fault, and computes as its target says, is as far from what the fault is without rounding as
+ATTEND-2's bounds allow: these grow with the magnitudes of scores and values alone, which a fault in the order, the
+number or the merging of chunks leaves as they are. The fault's model, in binary32, is within the bounds of binary32.
+The two are therefore no further apart than both bounds together. A fault that makes numbers larger, such as a
+softmax_scale left out, may differ by more between two loops, and is then not named; that a fault is named which the
+loop does not have, takes two that are closer together than the gate can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from conformance.close import must_be_close
+from conformance.context_generation import Batch
+from conformance.faults.candidates import Make, defects_of, explain_by
+from conformance.faults.explanation import Explanation
+from conformance.judge import Differs, Judge
+from conformance.one_softmax import Float64s, Whole
+from conformance.targets.base import ATTEND, Target
+from reference.merging import Partial
+
+Bounds = tuple[Float64s, Float64s]
+Asked = tuple[Batch, float]
+"""A batch and its softmax_scale."""
+
+
+def explain_loop(
+    asked: Sequence[Asked], whole: Whole, found: Partial, bounds: Bounds, of_binary32: Bounds
+) -> list[Explanation]:
+    """The known faults whose results are, within both bounds, what the last of several calls gave.
+
+    `whole` is the right answer to that call, `bounds` are those of the target and `of_binary32` those of the models.
+    """
+    agrees = partial(_agrees, asked, whole, found, bounds, of_binary32)
+    return explain_by(defects_of(ATTEND, "context"), agrees)
+
+
+def _agrees(
+    asked: Sequence[Asked], whole: Whole, found: Partial, bounds: Bounds, of_binary32: Bounds, make: Make
+) -> bool:
+    target = make()
+    results = [_result(target, *each) for each in asked]
+    pairs = zip(found, results[-1], bounds, of_binary32, strict=True)
+    alike = all(_near(observed, predicted, mine + its) for observed, predicted, mine, its in pairs)
+    return alike and _is_seen(target, asked[-1][0], whole, results[-1], of_binary32)
+
+
+def _result(target: Target, batch: Batch, softmax_scale: float) -> Partial:
+    return Partial(*target.compute_prefill_context(**batch.arguments(softmax_scale)))
+
+
+def _near(observed: npt.NDArray[Any], predicted: npt.NDArray[Any], bound: Float64s) -> bool:
+    if observed.shape != predicted.shape:
+        return False
+    with np.errstate(invalid="ignore"):
+        near = np.abs(observed.astype(np.float64) - predicted) <= bound
+    same: npt.NDArray[np.bool_] = (observed == predicted) | (np.isnan(observed) & np.isnan(predicted))
+    return bool((near | same).all())
+
+
+def _is_seen(target: Target, batch: Batch, whole: Whole, result: Partial, bounds: Bounds) -> bool:
+    """Whether the gate sees a fault here at all: one that does nothing to this batch explains nothing."""
+    try:
+        must_be_close(Judge(target), batch, whole, result, bounds)
+    except Differs:
+        return True
+    return False

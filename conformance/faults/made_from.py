@@ -1,0 +1,99 @@
+"""What a row of the kill matrix is made from, as a hash: the matrix is stale where that has changed.
+
+That is the tests of its kind and the cases that they are given, the models of its faults, and the CUDA sources of a
+mutant. What compares is not among it, for `make test` judges every model again by the test that sees it soonest.
+Comments and docstrings do not count.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from conformance.faults.defect import PARTS
+from conformance.faults.defects import FAMILIES
+from conformance.spec import SPEC
+
+ROOT = SPEC.parent
+
+COMPARES = ("conformance/judge.py", "conformance/drawing.py", "conformance/targets/base.py")
+"""What every test of the gate imports, whatever it asks."""
+
+
+@cache
+def made_from(kind: str, what: str) -> str:
+    """The first 16 hexadecimal digits of a SHA-256 for the rows of a kind, `what` being "model" or "mutant"."""
+    gate = [ROOT / f"conformance/gate/test_{part}.py" for part in PARTS[kind]]
+    asked = {path for module in gate for path in _imported(module) if _name(path) not in COMPARES}
+    if what == "mutant":
+        built = [*ROOT.glob("kernels/cuda/*"), *ROOT.glob("kernels/host/*"), *_faults("*mutants.py")]
+    else:
+        built = [*_models(kind)]
+    digest = hashlib.sha256()
+    for path in sorted({*gate, *asked, *built}):
+        digest.update(f"{_name(path)}\0".encode() + what_counts(path))
+    return digest.hexdigest()[:16]
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _faults(pattern: str) -> Iterable[Path]:
+    return (ROOT / "conformance/faults").glob(pattern)
+
+
+def _models(kind: str) -> set[Path]:
+    """The modules of a kind's families, and those of this package that they import, directly or not."""
+    families = [family for family in FAMILIES if any(defect.kind == kind for defect in family)]
+    found: set[Path] = set()
+    waiting = [Path(str(sys.modules[family].__file__)) for family in _modules_of(families)]
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.parent.name == "faults":
+            found.add(path)
+            waiting += _imported(path)
+    return found
+
+
+def _modules_of(families: Iterable[object]) -> Iterator[str]:
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("conformance.faults.") and any(getattr(module, "DEFECTS", None) is f for f in families):
+            yield name
+
+
+@cache
+def _imported(path: Path) -> tuple[Path, ...]:
+    """The files of conformance/ and fixtures/ that a module imports, wherever in it that stands."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    inside = [name for name in names if name.startswith(("conformance.", "fixtures."))]
+    paths = [ROOT / (name.replace(".", "/") + ".py") for name in sorted(inside)]
+    return tuple(path for path in paths if path.is_file())
+
+
+@cache
+def what_counts(path: Path) -> bytes:
+    """A file without what does nothing: of Python comments, docstrings and empty lines."""
+    if path.suffix != ".py":
+        return path.read_bytes()
+    text, silent = path.read_text(), set[int]()
+    for docstring in _docstrings(ast.parse(text)):
+        silent.update(range(docstring.lineno, int(docstring.end_lineno or docstring.lineno) + 1))
+    lines = (line for number, line in enumerate(text.splitlines(), 1) if number not in silent)
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#")).encode()
+
+
+def _docstrings(tree: ast.Module) -> Iterator[ast.Expr]:
+    """Every text that stands alone: it does nothing."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node
