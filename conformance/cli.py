@@ -122,10 +122,12 @@ def faults(
         list[str] | None, typer.Argument(metavar="FAULT", help="Judge these alone, and write nothing.")
     ] = None,
     profile: Annotated[str, typer.Option(help="How much the gate generates: quick, ci or nightly.")] = "ci",
+    anew: Annotated[bool, typer.Option("--anew", help="Judge what has not changed since the last time too.")] = False,
 ) -> None:
     """Judge every fault and every mutant by the gate's own tests, and write docs/faults.md and docs/faults.json.
 
-    The exit code is 1 if one of them survives. All of them take hours on a small machine.
+    Only what the files do not have yet, or have of something that has changed, is judged. The exit code is 1 if a fault
+    survives. All of them take some two hours of one core.
     """
     from conformance.faults.command import judge_all, judge_some  # which import most of the suite
 
@@ -133,9 +135,29 @@ def faults(
         raise typer.BadParameter(f"found {profile}; allowed are {', '.join(PROFILES)}", param_hint="--profile")
     console = Console(soft_wrap=True, highlight=False)
     try:
-        raise typer.Exit(judge_some(name, profile, console) if name else judge_all(profile, console))
+        raise typer.Exit(judge_some(name, profile, console) if name else judge_all(profile, anew, console))
     except KeyError as error:
         raise typer.BadParameter(str(error.args[0]), param_hint="FAULT") from error
+
+
+@app.command(name="show")
+def show_fixture(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What a failure left.", dir_okay=False, exists=True)],
+    html: Annotated[Path | None, _file("--html", "Write a page instead.")] = None,
+    target: Annotated[str | None, typer.Option("--target", metavar="T", help="Show what T does with it today.")] = None,
+) -> None:
+    """Show a fixture: the call, where it differs, what is known to do the same, and how to replay it.
+
+    The exit code is 125 for a file that is no fixture, and for a target that cannot be asked.
+    """
+    from conformance.showing.command import NotWritable, show_file  # which imports most of the suite
+
+    found = _find([target])[0] if target else None
+    errors = Console(stderr=True, highlight=False)
+    try:
+        raise typer.Exit(show_file(file, html, found, Console(highlight=False), errors))
+    except NotWritable as error:
+        raise typer.BadParameter(str(error), param_hint="--html") from error
 
 
 @app.command()
@@ -147,6 +169,37 @@ def spec() -> None:
     from conformance.faults.command import show_clauses
 
     raise typer.Exit(show_clauses(Console(soft_wrap=True, highlight=False)))
+
+
+@app.command()
+def vectors(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing: say whether the files are so.")] = False,
+) -> None:
+    """Write the test vectors of fixtures/vectors from their descriptions, if two sources agree on each of them.
+
+    The exit code is 1 if they do not, and with --check if a file is not, byte for byte, what would be written.
+    """
+    from conformance.vectors import command as of_vectors  # which imports both models
+
+    console = Console(soft_wrap=True, highlight=False)
+    raise typer.Exit(of_vectors.check(console) if check else of_vectors.write(console))
+
+
+@app.command()
+def replay(
+    file: Annotated[list[Path], typer.Argument(metavar="FILE", help="Fixtures, as a failing gate writes them.")],
+    target: Annotated[str | None, typer.Option("--target", metavar="T", help="Instead of the one that failed.")] = None,
+    here: Annotated[bool, typer.Option("--here", help="Judge in this process, for debuggers and sanitizers.")] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="After which a process that says nothing has crashed.")] = 600,
+) -> None:
+    """Judge what failed again, on the same target or another one.
+
+    The exit code is 0 if all conform, 1 if one differs or crashes, and 125 if one cannot be judged, as `git bisect run`
+    wants it.
+    """
+    from conformance.replaying import replay as replaying  # which imports most of the suite
+
+    raise typer.Exit(replaying.replay_all(file, target, None if here else seconds, typer.echo))
 
 
 @app.command()

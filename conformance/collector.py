@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conformance.keeping import left_behind
 from conformance.report import summary_line, write
 from conformance.session import GATE, binds, receipts, targets_of, where
 from conformance.spec import clauses, in_short
@@ -46,9 +47,16 @@ class Collector:
     def _note_crash(self, report: pytest.TestReport) -> None:
         # A worker that died tells nothing of the test it died in, but xdist reports it in the worker's stead.
         _, _, parameters = report.nodeid.partition("[")
+        worker = getattr(report, "node", None)
+        fixture = left_behind(self.config, worker.gateway.id) if worker else None
         for name in targets_of(self.config):
             if parameters.startswith((f"{name}-", f"{name}]")):
-                self.gate.outcomes.append(Outcome(report.nodeid, name, (), CRASHED, message=str(report.longrepr)))
+                message = str(report.longrepr)
+                if fixture:
+                    again = f"python -m conformance replay {fixture} --target {name}"
+                    report.longrepr = message = f"{message}\n  fixture  {fixture}\n  replay   {again}"
+                outcome = Outcome(report.nodeid, name, (), CRASHED, message=message, fixture=str(fixture or ""))
+                self.gate.outcomes.append(outcome)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 from conformance.collector import Collector
 from conformance.device_operations import OPERATIONS
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.keeping import forget, kept, watch
 from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
 from conformance.report import write
@@ -146,6 +147,7 @@ def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
     if target.lost:
         raise NotJudged(f"an earlier call has ruined this process's CUDA context: {target.lost}")
     judge = Judge(target, _clauses(request.node))
+    watch(judge, request.node)
     request.node.stash[JUDGE] = judge
     return judge
 
@@ -159,23 +161,28 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     error = call.excinfo.value if call.excinfo else None
     verdict = _verdict(error)
     if verdict == CRASHED and JUDGE in item.stash:
-        judged = item.stash[JUDGE].target
-        if what := lost_context(judged):
-            judged.lost = f"{what}, in {item.nodeid}"
+        target = item.stash[JUDGE].target
+        if what := lost_context(target):
+            target.lost = f"{what}, in {item.nodeid}"
     if isinstance(error, NotJudged | Unsupported):
         report.outcome = "skipped"
         report.longrepr = (str(item.path), item.location[1] or 0, f"{verdict}: {error}")
-    elif isinstance(error, Differs | Crashed):
-        report.longrepr = str(error)
-    count = item.stash[JUDGE].count if JUDGE in item.stash else None
+    judged = item.stash.get(JUDGE, None)
+    fixture, lines = "", list[str]()
+    if judged and isinstance(error, Differs | Crashed):
+        fixture, lines = kept(judged, item, verdict, error)
+        report.longrepr = "\n  ".join([str(error), *lines])
+    if judged:
+        forget(judged, item)
     outcome = {
         "test": item.nodeid,
         "target": item.callspec.params["target"],  # type: ignore[attr-defined]
         "clauses": _clauses(item),
         "verdict": verdict,
-        "message": "" if error is None else str(error),
+        "message": "" if error is None else "\n  ".join([str(error), *lines]),
         "explained_by": getattr(error, "explained_by", ()),
-        **({} if count is None else vars(count)),
+        "fixture": fixture,
+        **(vars(judged.count) if judged else {}),
     }
     report.user_properties = [*report.user_properties, *outcome.items()]
     return report  # type: ignore[return-value]

@@ -38,6 +38,7 @@ def _target(gate: Gate, name: str) -> dict[str, Any]:
                 "clause": " ".join(o.clauses),
                 "test": o.test,
                 "verdict": o.verdict,
+                "fixture": o.fixture,
                 "message": o.message,
                 "explained_by": list(o.explained_by),
             }

@@ -33,6 +33,8 @@ class Outcome:
     elements: int = 0
     message: str = ""
     explained_by: tuple[str, ...] = ()
+    fixture: str = ""
+    """The file that repeats it, if one was written."""
 
 
 @dataclass

@@ -17,6 +17,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def gate(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the gate, or a part of it, without leaving a cache behind."""
+    """Run the gate, or a part of it, without leaving a cache behind, nor fixtures unless it is told where."""
     chosen = args if any(arg.startswith("conformance/") for arg in args) else ("conformance/gate", *args)
-    return run("pytest", "-q", "-p", "no:cacheprovider", *chosen, **environment)
+    kept = () if "--dump-dir" in args else ("--dump-dir", "")
+    return run("pytest", "-q", "-p", "no:cacheprovider", *kept, *chosen, **environment)

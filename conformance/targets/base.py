@@ -65,6 +65,8 @@ class Target:
     """Which test ruined this process's CUDA context, and how; nothing can be judged in it from then on."""
     slow: bool = False
     """Whether profile quick leaves out of its gate what is marked long; the summary says so."""
+    crash_prone: bool = True
+    """Whether a call may take the process down, so that each case is written before."""
     most_workers: int | None = None
     """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
 

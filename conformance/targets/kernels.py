@@ -49,6 +49,7 @@ class KernelTarget(Target):
         name = "-".join([place, *variants])
         self.name = name if sources is None else f"{name}:{sources}"
         self.memory, self.profile = memory, profile
+        self.crash_prone = sources is not None
         root = None if sources is None else sources_root(Path(sources))
         self.operators = Operators(root, kernel)
         self.writer = Writer(root, quantization_of(profile))

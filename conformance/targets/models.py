@@ -37,7 +37,7 @@ class NumpyTarget(Target):
 
     def __init__(self, *, profile: Profile = DEFAULT) -> None:
         """NumPy arrays on the CPU."""
-        self.slow = True  # and right by definition
+        self.slow, self.crash_prone = True, False  # and right by definition
         self.memory = ArrayMemory()
         self.profile = profile
 
@@ -168,7 +168,7 @@ class TorchTarget(Target):
     def __init__(self, device: str = "cpu", *, profile: Profile = DEFAULT) -> None:
         """`device` is torch's name of it."""
         self.device, self.profile = device, profile
-        self.slow = device == "cpu"
+        self.slow, self.crash_prone = device == "cpu", False
         self.name = "torch" if device == "cpu" else f"torch:{device}"
         self.memory = TorchMemory(device)
 

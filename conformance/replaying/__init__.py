@@ -1,0 +1,1 @@
+"""What a failure leaves behind, and how it is seen again."""

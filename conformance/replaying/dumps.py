@@ -1,0 +1,180 @@
+"""Dumps: the fixture that a failing test leaves, and the one that a call leaves which takes its process down."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import conformance.stored_cases  # noqa: F401  registers kinds of cases
+from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.replaying.questions import ask_of
+from conformance.shrinking import shrink
+from conformance.targets.base import Target
+from fixtures.store import BadFixture, Fixture, load, name_of, save
+
+PENDING = "pending-"
+"""What the name begins with of a case whose call has not returned."""
+
+SECONDS_EACH, SECONDS_ALL = 3.0, 30.0
+"""How long one failure is shrunk, and all those that one process sees."""
+
+MOST_TEXT = 20_000
+"""Characters of a message."""
+
+PACKAGES = ("numpy", "torch", "cupy-cuda13x", "cupy-cuda12x", "vllm", "nvfp4-mla-conformance")
+
+
+@dataclass
+class Dumps:
+    """A process's dumps; `worker` tells it from the others of the run, which began at `since`."""
+
+    folder: Path
+    most: int
+    worker: str
+    since: float
+    about: Mapping[str, Any]
+    """What is said of the run in each: seed, profile of the gate."""
+    left: float = SECONDS_ALL
+
+    @property
+    def pending(self) -> Path:
+        """Where a case lies while it is judged."""
+        return self.folder / f"{PENDING}{self.worker}.safetensors"
+
+    def before(self, judge: Judge, test: str) -> Callable[[str, Any], None]:
+        """What writes a case before its call, for a target that may take the process down."""
+
+        about = self._about(judge, test) | {"verdict": "crashed", "message": "the process died", "alone": True}
+
+        def write(question: str, case: Any) -> None:
+            _try_to_save(Fixture(case, about=about | {"question": question}), self.pending)
+
+        return write
+
+    def forget(self) -> None:
+        """The test has returned."""
+        self.pending.unlink(missing_ok=True)
+
+    def keep(self, judge: Judge, test: str, verdict: str, error: Exception) -> tuple[Path | None, list[str]]:
+        """Write what failed, and the smallest case that still fails; the file, and what is said of it."""
+        if self._written() >= self.most:
+            return None, [f"no fixture: this run has written {self.most} (--dump-limit)"]
+        question, case = judge.asked or ("", None)
+        about = {
+            **self._about(judge, test),
+            "question": question,
+            "verdict": verdict,
+            "message": str(error)[:MOST_TEXT],
+            "explained_by": list(getattr(error, "explained_by", ())),
+            "alone": case is not None and _failure(judge, question, case) is not None,
+        }
+        fixture = _with_evidence(Fixture(case, about=about), error)
+        path = self.folder / name_of(fixture)
+        if not (size := _try_to_save(fixture, path)):
+            return None, [f"no fixture: {path} cannot be written"]
+        return path, [
+            f"fixture  {path} ({size})",
+            *(self._shrunk(judge, fixture, path) if about["alone"] and self.left > 0 else []),
+            f"replay   python -m conformance replay {path} --target {judge.target.name}",
+        ]
+
+    def _shrunk(self, judge: Judge, fixture: Fixture, path: Path) -> list[str]:
+        question, began = fixture.about["question"], time.monotonic()
+        until = min(SECONDS_EACH, self.left)
+        case = shrink(fixture.case, lambda case: _failure(judge, question, case) is not None, until)
+        self.left -= time.monotonic() - began
+        if case is fixture.case:
+            return []
+        small = path.with_name(f"{path.stem}-small.safetensors")
+        error = _failure(judge, question, case)
+        about = {**fixture.about, "message": str(error)[:MOST_TEXT], "shrunk_from": path.name}
+        size = _try_to_save(_with_evidence(Fixture(case, about=about), error), small)
+        return [f"smaller  {small} ({size}): {case!r:.200}"] if size else []
+
+    def _written(self) -> int:
+        """How many files of this run there are, those of other workers among them."""
+        files = self.folder.glob("*.safetensors")
+        return sum(
+            path.stat().st_mtime >= self.since and not path.name.startswith(PENDING) and "-small" not in path.name
+            for path in files
+        )
+
+    def _about(self, judge: Judge, test: str) -> dict[str, Any]:
+        target = judge.target
+        return {
+            **self.about,
+            "clauses": list(judge.clauses),
+            "test": test,
+            "target": target.name,
+            "profile": target.profile.name,
+            "receipt": _receipt(target),
+            "versions": versions(),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+
+def left_behind(folder: Path, worker: str) -> Path | None:
+    """Give a case that took its process down its own name; None if none did."""
+    pending = folder / f"{PENDING}{worker}.safetensors"
+    try:
+        return pending.replace(folder / name_of(load(pending)))
+    except (OSError, BadFixture):
+        return None
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The interpreter's version, and those of the packages that matter, where they are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _failure(judge: Judge, question: str, case: Any) -> Exception | None:
+    """How a case fails alone, on a target that has not lost its device; None if it does not."""
+    ask = ask_of(question)
+    if ask is None or judge.target.lost:
+        return None
+    try:
+        ask(Judge(judge.target, judge.clauses), case)
+    except (Differs, Crashed) as error:
+        return error
+    except (NotJudged, Unsupported):
+        return None
+    return None
+
+
+def _with_evidence(fixture: Fixture, error: Exception | None) -> Fixture:
+    evidence = error.evidence if isinstance(error, Differs) else None
+    if evidence is None:
+        return fixture
+    expected, observed = evidence.kept()
+    return replace(fixture, poison=evidence.poison, expected=expected, observed=observed)
+
+
+def _receipt(target: Target) -> dict[str, Any]:
+    try:
+        return target.receipt()
+    except Exception as error:  # after a lost context even that may fail
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _try_to_save(fixture: Fixture, path: Path) -> str:
+    """Save, and say how large it is; "" if that cannot be, which must not take the verdict along."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(fixture, path)
+    except (OSError, BadFixture):
+        return ""
+    size = path.stat().st_size
+    return f"{size:,} bytes" if size < 10_240 else f"{size / 1024:,.0f} KiB"

@@ -1,0 +1,61 @@
+"""Whether a fixture's expectation is still the golden model's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy.typing as npt
+
+from conformance.evidence import merged
+from conformance.judge import expected_rows
+from fixtures.cases import GatherCase
+from fixtures.merge_cases import MergeCase
+from fixtures.placement import POISONS, ZERO
+from fixtures.store import Fixture
+from fixtures.stored_rows import digest
+from fixtures.write_cases import WriteCase
+from reference.profiles import PROFILES
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def changes(fixture: Fixture) -> Iterator[str]:
+    """In lines, how what is expected differs from what was, when the fixture was written."""
+    today = expected_today(fixture)
+    for name, array in today.items():
+        stored = fixture.expected.get(f"{name}.sha256")
+        if stored is None or (digest(array.reshape(-1, array.shape[-1])) == stored).all():
+            continue
+        yield f"the golden model has changed since: {name} is not what was expected then{_where(fixture, name, array)}"
+
+
+def _where(fixture: Fixture, name: str, array: npt.NDArray[Any]) -> str:
+    rows, at = fixture.expected.get(name), fixture.expected.get(f"{name}.at")
+    if rows is None or at is None:
+        return ""
+    now = array.reshape(-1, array.shape[-1])
+    if rows.shape[1:] != now.shape[1:] or (len(at) and int(at.max()) >= len(now)):
+        return ", nor is its shape"
+    other = at[(now[at].view(f"u{now.itemsize}") != rows.view(f"u{now.itemsize}")).any(axis=1)]
+    return f" (row {int(other[0])} among {len(other)})" if len(other) else " (in rows that were not kept)"
+
+
+def expected_today(fixture: Fixture) -> Arrays:
+    """By name, what the golden model gives for a case; nothing for those whose expectation is not kept."""
+    case = fixture.case
+    predict: Callable[[Any, Fixture], Arrays] | None = _PREDICTED.get(type(case))
+    return predict(case, fixture) if predict else {}
+
+
+def _cache(case: WriteCase, fixture: Fixture) -> Arrays:
+    poison = next((each for each in (*POISONS, ZERO) if each.name == fixture.poison), None)
+    profile = PROFILES.get(str(fixture.about.get("profile")))
+    return {"cache": case.written(poison, profile)} if poison and profile else {}
+
+
+_PREDICTED: dict[type, Callable[[Any, Fixture], Arrays]] = {
+    GatherCase: lambda case, fixture: {"rows": expected_rows(case)},
+    WriteCase: _cache,
+    MergeCase: lambda case, fixture: merged(case),
+}

@@ -1,0 +1,154 @@
+"""The files of fixtures/vectors: made from the descriptions, verified, packed, written, and read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from conformance.spec import clauses
+from conformance.vectors import (
+    gathers,
+    generic_gathers,
+    merges,
+    metadata,
+    plans,
+    records,
+    scalars,
+    shards,
+    startups,
+    writers,
+)
+from conformance.vectors.flags import FLAGS, Flag
+from conformance.vectors.golden import Disputed
+from conformance.vectors.vector import Json, Operator, Vector
+
+FOLDER = Path(__file__).parents[2] / "fixtures/vectors"
+SCHEMA_FILE = FOLDER / "schema.json"
+SCHEMA = 1
+
+OPERATORS: tuple[Operator, ...] = tuple(
+    operator
+    for module in (scalars, records, gathers, generic_gathers, writers, plans, metadata, shards, merges, startups)
+    for operator in module.OPERATORS
+)
+
+_LONG_HEX = re.compile(r"[0-9a-f]{65,}")
+_WIDTH = 120
+
+
+def documents() -> Iterator[tuple[str, Json]]:
+    """Each file's name and content; Disputed where two sources disagree, or a description is amiss."""
+    for operator in OPERATORS:
+        yield f"{operator.stem}.json", document(operator)
+
+
+def document(operator: Operator) -> Json:
+    """The content of an operator's file, not packed."""
+    told = [_vector(operator, vector) for vector in operator.vectors]
+    twice = [one for one, count in Counter(vector["id"] for vector in told).items() if count > 1]
+    if twice:
+        raise Disputed(f"{operator.stem}: two vectors have one input: {twice}")
+    flags = {name: _told_of(FLAGS[name]) for name in FLAGS if any(name in vector.flags for vector in operator.vectors)}
+    arrays = {name: {"type": kind, "shape": shape} for name, (kind, shape) in operator.arrays.items()}
+    head: Json = {"schema": SCHEMA, "operator": operator.name}
+    if operator.layout is not None:
+        head["layout"] = operator.layout
+    return {**head, "notes": operator.notes, "arrays": arrays, "flags": flags, "vectors": told}
+
+
+def _told_of(flag: Flag) -> Json:
+    return {"kind": flag.kind, "effect": flag.effect, "links": [*flag.links]}
+
+
+def _vector(operator: Operator, vector: Vector) -> Json:
+    where = f"{operator.stem}: {vector.comment}"
+    unknown = [name for name in vector.flags if name not in FLAGS]
+    if unknown or vector.clause not in clauses():
+        raise Disputed(f"{where}: {[*unknown, vector.clause]} is not all known")
+    expected = operator.expected(vector)
+    if disputed := operator.disputes(vector, expected):
+        raise Disputed("\n  ".join([where, *disputed]))
+    about = {"clause": vector.clause, "flags": [*vector.flags], "comment": vector.comment, "source": vector.source}
+    return {"id": operator.id_of(vector.input), **about, "input": vector.input, "expected": expected}
+
+
+def packed(told: Json) -> Json:
+    """A document in which each long run of hex that comes more than once is a name of `bytes`, of its own content."""
+    counts = Counter(_hex_in(told["vectors"]))
+    names = {one: f"#{hashlib.sha256(one.encode()).hexdigest()[:12]}" for one, count in counts.items() if count > 1}
+    shared = {name: one for one, name in sorted(names.items(), key=lambda item: item[1])}
+    vectors = _mapped(told["vectors"], lambda one: names.get(one, one))
+    return {**told, **({"bytes": shared} if shared else {}), "vectors": vectors}
+
+
+def unpacked(told: Json) -> Json:
+    """The reverse."""
+    shared = told.get("bytes", {})
+    vectors = _mapped(told["vectors"], lambda one: shared[one] if one.startswith("#") else one)
+    return {**{name: one for name, one in told.items() if name != "bytes"}, "vectors": vectors}
+
+
+def _hex_in(told: Any) -> Iterator[str]:
+    if isinstance(told, str):
+        if _LONG_HEX.fullmatch(told):
+            yield told
+    elif isinstance(told, dict | list):
+        for one in told.values() if isinstance(told, dict) else told:
+            yield from _hex_in(one)
+
+
+def _mapped(told: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(told, dict):
+        return {name: _mapped(one, change) for name, one in told.items()}
+    if isinstance(told, list):
+        return [_mapped(one, change) for one in told]
+    return change(told) if isinstance(told, str) else told
+
+
+def text_of(told: Any, indent: int = 0) -> str:
+    """JSON with a member a line, but on one line what fits on it, and lists of no objects."""
+    flat = json.dumps(told, ensure_ascii=True)
+    objects = isinstance(told, dict) or (isinstance(told, list) and any(isinstance(one, dict) for one in told))
+    if not told or not objects or len(flat) + indent <= _WIDTH:
+        return flat
+    step = indent + 1
+    if isinstance(told, dict):
+        members = [f"{json.dumps(name)}: {text_of(one, step)}" for name, one in told.items()]
+        opening, closing = "{}"
+    else:
+        members = [text_of(one, step) for one in told]
+        opening, closing = "[]"
+    lines = f",\n{' ' * step}".join(members)
+    return f"{opening}\n{' ' * step}{lines}\n{' ' * indent}{closing}"
+
+
+def texts() -> dict[str, str]:
+    """What each file is to hold, once all are made and valid under the schema; Disputed if they are not."""
+    made = {name: packed(told) for name, told in documents()}
+    for name, told in made.items():
+        validate(name, told)
+    return {name: f"{text_of(told)}\n" for name, told in made.items()}
+
+
+def validate(name: str, told: Json) -> None:
+    """Disputed, with the place, for what fixtures/vectors/schema.json does not allow."""
+    from jsonschema import Draft202012Validator
+
+    error = next(Draft202012Validator(json.loads(SCHEMA_FILE.read_text())).iter_errors(told), None)
+    if error is not None:
+        raise Disputed(f"{name}, {error.json_path}: {error.message:.300}")
+
+
+def stored() -> dict[str, Path]:
+    """The files that there are, by name, without the schema."""
+    return {path.name: path for path in sorted(FOLDER.glob("*.json")) if path != SCHEMA_FILE}
+
+
+def load(path: Path) -> Json:
+    """A stored document, unpacked."""
+    return unpacked(json.loads(path.read_text()))

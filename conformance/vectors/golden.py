@@ -1,0 +1,125 @@
+"""What is right, by the golden model, and what a second source has to say against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from conformance.merges import expected_lse, expected_output
+from conformance.targets.models import TorchTarget
+from conformance.vectors import calls
+from conformance.vectors.run import wrong_in
+from conformance.vectors.vector import Array, Json, Vector, array_of, hexed, rows_of
+from reference import gather
+from reference.profiles import DEFAULT, PROFILES, Profile
+from reference.reading import read_records
+from reference.writing import concat_and_cache_mla
+
+GATHERS: dict[str, Callable[..., None]] = {
+    "nvfp4_ds_mla": gather.cp_gather_and_upconvert_nvfp4_kv_cache,
+    "fp8_ds_mla": gather.cp_gather_and_upconvert_fp8_kv_cache,
+    "auto": gather.gather_and_maybe_dequant_cache,
+    "fp8": gather.gather_and_maybe_dequant_cache,
+}
+
+
+class Disputed(Exception):
+    """A vector whose two sources disagree, or that is not what its description says."""
+
+
+def row_of(layout: str, vector: Vector) -> Json:
+    """A record's row (READ, TWIN)."""
+    record = array_of(vector.input["record"], "u8")[None]
+    scale = array_of(vector.input.get("scale", "0000803f"), "binary32")
+    return {"row": hexed(read_records(calls.layout_of(layout, vector.input), record, scale)[0], "bf16")}
+
+
+def gathered(layout: str, vector: Vector) -> Json:
+    """The rows of dst, null for one that is not written (GATHER, TWIN)."""
+    call = calls.gather_call(layout, vector.input)
+    return _refusal(vector, partial(GATHERS[layout], **call.arguments)) or {"dst": _result(GATHERS[layout], call)}
+
+
+def written(layout: str, vector: Vector) -> Json:
+    """The records of the cache by profiles that agree on them, null for one that is not written (WRITE)."""
+    call = calls.write_call(layout, vector.input)
+    if refusal := _refusal(vector, partial(concat_and_cache_mla, **call.arguments)):
+        return refusal
+    groups: list[Json] = []
+    for profile in PROFILES.values():
+        records = _result(partial(concat_and_cache_mla, profile=profile), call)
+        same = [group for group in groups if group["records"] == records]
+        if same:
+            same[0]["profiles"].append(profile.name)
+        else:
+            groups.append({"profiles": [profile.name], "records": records})
+    return {"kv_cache": groups}
+
+
+def merged(vector: Vector) -> Json:
+    """What each element may be, from low to high, both of the type that is written (MERGE)."""
+    case = calls.merge_case(vector.input)
+    kind = vector.input["type"]
+    output = expected_output(case)
+    ends = {"low": output.low, "high": output.high}
+    encoded = {end: rows_of(_encoded(numbers, kind), kind) for end, numbers in ends.items()}
+    if case.lse_in is None:
+        return {"output": encoded}
+    lse = expected_lse(case)
+    inner = {"low": _not_beyond(lse.low, -np.inf), "high": _not_beyond(lse.high, np.inf)}
+    return {"output": encoded, "output_lse": {end: rows_of(numbers, "binary32") for end, numbers in inner.items()}}
+
+
+def of_the_second_model(operator: str, layout: str | None, vector: Vector, expected: Json) -> list[str]:
+    """What the model in torch has against a vector, under every profile that makes a difference."""
+    profiles = [*PROFILES.values()] if operator == "concat_and_cache_mla" else [DEFAULT]
+    wrong = [(profile, wrong_in(_torch(profile), operator, layout, vector.input, expected)) for profile in profiles]
+    return [f"the second model, {profile.name}: {line}" for profile, lines in wrong for line in lines]
+
+
+@cache
+def _torch(profile: Profile) -> TorchTarget:
+    return TorchTarget(profile=profile)
+
+
+def _refusal(vector: Vector, call: Callable[[], None]) -> Json | None:
+    if not vector.refused:
+        return None
+    try:
+        call()
+    except ValueError as error:
+        if any(name in str(error) for name in vector.refused):
+            return {"refused": [*vector.refused]}
+    raise Disputed(f"{vector.comment}: not refused for {vector.refused}")
+
+
+def _result(operator: Callable[..., None], call: calls.Call) -> Any:
+    """What an operator leaves in its result's memory, whatever that held before."""
+    left = []
+    for before in (call.blank, ~call.blank):
+        arguments = {**call.arguments, call.result: before.copy()}
+        operator(**arguments)
+        left.append(arguments[call.result])
+    return _same(rows_of(left[0].view(np.uint8)), rows_of(left[1].view(np.uint8)))
+
+
+def _same(first: Any, second: Any) -> Any:
+    if isinstance(first, list):
+        return [_same(*pair) for pair in zip(first, second, strict=True)]
+    return first if first == second else None
+
+
+def _encoded(numbers: Array, kind: str) -> Array:
+    """Numbers of a type as rows_of takes them, a zero as +0."""
+    exact = (numbers + 0.0).astype(np.float32)
+    return (exact.view(np.uint32) >> 16).astype(np.uint16) if kind == "bf16" else exact
+
+
+def _not_beyond(bound: Array, outwards: float) -> Array:
+    """The binary32 nearest to a bound that is not on its far side."""
+    near = bound.astype(np.float32)
+    beyond = near > bound if outwards > 0 else near < bound
+    return np.where(beyond, np.nextafter(near, np.float32(-outwards)), near)
