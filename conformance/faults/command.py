@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 
 from conformance.faults.all_mutants import MUTANTS
+from conformance.faults.catalogue import FAULTS
 from conformance.faults.defects import DEFECTS, find_defect
 from conformance.faults.matrix import Row, judged
 from conformance.faults.matrix_report import stored, write
@@ -14,24 +16,37 @@ from conformance.faults.power import powers, powers_from
 from conformance.marked import tests_by_clause
 from conformance.spec import clauses, in_short
 
+POWERS = len(FAULTS)
+"""Of one table."""
 
-def judge_all(profile: str, anew: bool, console: Console) -> int:
+
+def judge_all(
+    profile: str, console: Console, anew: bool = False, others: Sequence[Path] = (), kinds: Sequence[str] = ()
+) -> int:
     """Judge what the stored matrix does not have, or has of something else, and write it; 1 if something survives.
 
-    With `anew` everything is judged. The files are written after each group, so that a run that is stopped is not lost.
+    With `anew` everything is judged, with `kinds` only what is of one of them. Rows of `others`, files of other
+    machines, are taken over. The files are written after each group, so that a run that is stopped is not lost.
     """
-    found = stored()
-    usable = [] if anew or found["profile"] != profile else found["rows"]
-    rows = {(row.what, row.name): row for row in usable if not row.stale}
-    power = [each for each in found["power"] if each.made_from == powers_from()]
-    defects = [each for each in DEFECTS.values() if ("model", each.name) not in rows]
-    mutants = [kept for kept in MUTANTS if ("mutant", kept.mutant.name) not in rows]
+    tables = [stored()] if not anew else []
+    tables += [stored(other) for other in others]
+    usable = [row for table in tables if table["profile"] == profile for row in table["rows"] if not row.stale]
+    rows = {(row.what, row.name): row for row in sorted(usable, key=lambda row: row.tests > 0)}
+    power = [each for table in tables for each in table["power"] if each.made_from == powers_from()][:POWERS]
+    defects = [
+        each for each in DEFECTS.values() if ("model", each.name) not in rows and (not kinds or each.kind in kinds)
+    ]
+    mutants = [
+        kept
+        for kept in MUTANTS
+        if ("mutant", kept.mutant.name) not in rows and (not kinds or kept.kind in kinds or "mutant" in kinds)
+    ]
     console.print(f"{len(rows)} rows are as they would be made; to judge: {len(defects) + len(mutants)}")
     for group in judged(defects, mutants, profile):
         rows |= {(row.what, row.name): row for row in group}
         write([*rows.values()], power, profile)
         console.print(f"{group[0].kind}: {', '.join(row.name for row in group)}", markup=False)
-    if not power:
+    if not power and not kinds:
         console.print("detection power")
         power = powers()
     write([*rows.values()], power, profile)

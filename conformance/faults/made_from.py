@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
+from conformance.faults import defects
 from conformance.faults.defect import PARTS
-from conformance.faults.defects import FAMILIES
 from conformance.spec import SPEC
 
 ROOT = SPEC.parent
@@ -49,9 +49,8 @@ def _faults(pattern: str) -> Iterable[Path]:
 
 def _models(kind: str) -> set[Path]:
     """The modules of a kind's families, and those of this package that they import, directly or not."""
-    families = [family for family in FAMILIES if any(defect.kind == kind for defect in family)]
     found: set[Path] = set()
-    waiting = [Path(str(sys.modules[family].__file__)) for family in _modules_of(families)]
+    waiting = [Path(str(family.__file__)) for family in _families() if any(d.kind == kind for d in family.DEFECTS)]
     while waiting:
         path = waiting.pop()
         if path not in found and path.parent.name == "faults":
@@ -60,10 +59,9 @@ def _models(kind: str) -> set[Path]:
     return found
 
 
-def _modules_of(families: Iterable[object]) -> Iterator[str]:
-    for name, module in [*sys.modules.items()]:
-        if name.startswith("conformance.faults.") and any(getattr(module, "DEFECTS", None) is f for f in families):
-            yield name
+def _families() -> Iterator[ModuleType]:
+    """The modules whose defects make the catalogue."""
+    yield from (module for module in vars(defects).values() if isinstance(module, ModuleType))
 
 
 @cache

@@ -52,9 +52,8 @@ MODELS_HEAD = "| fault | breaks | what it does | red | named | under |", "|---|-
 MUTANTS_HEAD = "| change | kind | red | named | under |", "|---|---|--:|--:|---|"
 
 
-def stored(folder: Path = DOCS) -> dict[str, Any]:
+def stored(path: Path = DOCS / "faults.json") -> dict[str, Any]:
     """faults.json as it is, `rows` and `power` as objects; empty if there is none, or one of another schema."""
-    path = folder / "faults.json"
     found = json.loads(path.read_text()) if path.is_file() else {}
     if found.get("schema") != SCHEMA:
         return {"schema": SCHEMA, "profile": "", "rows": [], "power": []}

@@ -66,7 +66,7 @@ def test_the_matrix_names_survivors_and_what_was_not_judged(tmp_path: Path) -> N
     assert f"2 survived: {names[1]}, {MUTANTS[0].mutant.name}." in text
     assert f"| {names[0]} | READ-1 | does a (vllm 1) | 4 of 9 | 2 | READ-1 READ-2 |" in text
     assert "not judged: no GPU" in text and "| a | not in 200 | 3 |" in text
-    found = stored(tmp_path)
+    found = stored(tmp_path / "faults.json")
     assert found["rows"] == [seen, missed, elsewhere, mutant] and found["power"] == powers
 
 
