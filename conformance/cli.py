@@ -124,7 +124,7 @@ def faults(
     profile: Annotated[str, typer.Option(help="How much the gate generates: quick, ci or nightly.")] = "ci",
     anew: Annotated[bool, typer.Option("--anew", help="Judge what has not changed since the last time too.")] = False,
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", metavar="K", help="Judge these alone; may repeat.")
+        list[str] | None, typer.Option("--kind", metavar="K", help="Judge what is of this kind alone; may repeat.")
     ] = None,
     take: Annotated[
         list[Path] | None, typer.Option("--take", metavar="FILE", help="Take over what another machine has judged.")
@@ -132,18 +132,22 @@ def faults(
 ) -> None:
     """Judge every fault and every mutant by the gate's own tests, and write docs/faults.md and docs/faults.json.
 
-    Only what the files do not have yet, or have of something that has changed, is judged; kinds are gather, twin,
-    write, plan, merge, context, serve, device (which needs a GPU) and mutant. The exit code is 1 if a fault survives. All of them take some two hours of one core.
+    Only what the files do not have yet, or have of something that has changed, is judged. Kinds are gather, twin,
+    write, plan, merge, context, serve, device (which needs a GPU) and mutant. The exit code is 1 if a fault survives.
+    All of them take some three hours of one core.
     """
     from conformance.faults.command import judge_all, judge_some  # which import most of the suite
+    from conformance.faults.defect import PARTS
 
-    if profile not in PROFILES:
-        raise typer.BadParameter(f"found {profile}; allowed are {', '.join(PROFILES)}", param_hint="--profile")
+    kinds = [(each, (*PARTS, "mutant"), "--kind") for each in kind or ()]
+    for found, allowed, option in ((profile, tuple(PROFILES), "--profile"), *kinds):
+        if found not in allowed:
+            raise typer.BadParameter(f"found {found}; allowed are {', '.join(allowed)}", param_hint=option)
     console = Console(soft_wrap=True, highlight=False)
     try:
-        raise typer.Exit(
-            judge_some(name, profile, console) if name else judge_all(profile, console, anew, take or (), kind or ())
-        )
+        if name:
+            raise typer.Exit(judge_some(name, profile, console))
+        raise typer.Exit(judge_all(profile, console, anew, take or (), kind or ()))
     except KeyError as error:
         raise typer.BadParameter(str(error.args[0]), param_hint="FAULT") from error
 

@@ -26,17 +26,18 @@ def mismatch_lines(case: WriteCase, expected: Image, got: Image, poison: Poison)
     wrong = expected != got
     block, record, place = (int(i) for i in np.argwhere(wrong)[0])
     tokens = np.flatnonzero(case.held_slots == block * case.block_size + record)
+    token = int(tokens[0]) if len(tokens) else None
     records = np.argwhere(wrong.any(axis=2))
     want, seen = int(expected[block, record, place]), int(got[block, record, place])
     lines = [
-        _where(case, tokens, block, record),
-        _element(case, int(tokens[0]) if len(tokens) else None, place, want, seen),
+        record_line(case, token, block, record),
+        element_line(case, token, place, want, seen),
         f"{wrong.sum():,} of {wrong.size:,} elements in {len(records):,} of {wrong.shape[0] * wrong.shape[1]:,} "
         "records differ",
     ]
     if (expected == case.blank(poison)).all():
         return [*lines, "no token has a slot here: nothing was to be written"]
-    return [*lines, *_profiles(case, got, poison, int(tokens[0]) if len(tokens) else None)]
+    return [*lines, *_profiles(case, got, poison, token)]
 
 
 def fault_lines(faults: Sequence[Defect]) -> list[str]:
@@ -45,15 +46,17 @@ def fault_lines(faults: Sequence[Defect]) -> list[str]:
     return named or ["no known fault explains it, of those that were tried"]
 
 
-def _where(case: WriteCase, tokens: npt.NDArray[np.int64], block: int, record: int) -> str:
+def record_line(case: WriteCase, token: int | None, block: int, record: int) -> str:
+    """Whose record it is, by where it is among the blocks held."""
     number = block if case.block_numbers is None else int(case.block_numbers[block])
     place = f"block {number} record {record}"
-    if not len(tokens):
+    if token is None:
         return f"slot {number * case.block_size + record} = {place}, to which no token is written"
-    return f"token {tokens[0]} = slot {case.slot_mapping[tokens[0]]} = {place}"
+    return f"token {token} = slot {case.slot_mapping[token]} = {place}"
 
 
-def _element(case: WriteCase, token: int | None, place: int, want: int, seen: int) -> str:
+def element_line(case: WriteCase, token: int | None, place: int, want: int, seen: int) -> str:
+    """What an element of a record is, with what was expected there and what was seen."""
     if case.kv_cache_dtype == "nvfp4_ds_mla" and token is not None:
         return f"byte {place} = {_nvfp4(case, token, place, want, seen)}"
     digits = 2 * np.dtype(case.format.dtype).itemsize

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FOLDER, MOST = "fixtures/dumps", 32
 DUMPS = pytest.StashKey["Dumps"]()
 SINCE = pytest.StashKey[float]()
+LEFT = pytest.StashKey[Path | None]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Note when the run began, which the files of other runs are older than."""
     config.stash[SINCE] = getattr(config, "workerinput", {}).get("dumps_since", time.time())
+    if not hasattr(config, "workerinput"):
+        config.stash[LEFT] = left_behind(config, "main")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -42,10 +45,11 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["dumps_since"] = node.config.stash[SINCE]
 
 
-def pytest_report_header(config: pytest.Config) -> list[str]:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Say which case took an earlier run down that had one process."""
-    path = left_behind(config, "main")
-    return [f"fixture {path}: left by a run that died of it"] if path else []
+    path = config.stash.get(LEFT, None)
+    if path:
+        terminalreporter.write_line(f"fixture {path}: left by an earlier run, which died of it")
 
 
 def dumps_of(config: pytest.Config) -> Dumps | None:
@@ -69,7 +73,7 @@ def watch(judge: Judge, item: pytest.Item) -> None:
     """Let each case be written before its call, if the target may take the process down."""
     dumps = dumps_of(item.config) if judge.target.crash_prone else None
     if dumps:
-        judge.before = dumps.before(judge, item.nodeid)
+        judge.before = dumps.before(judge, *_asked(item))
 
 
 def kept(judge: Judge, item: pytest.Item, verdict: str, error: BaseException) -> tuple[str, list[str]]:
@@ -77,7 +81,7 @@ def kept(judge: Judge, item: pytest.Item, verdict: str, error: BaseException) ->
     dumps = dumps_of(item.config)
     if not dumps or not isinstance(error, Exception):
         return "", []
-    path, lines = dumps.keep(judge, item.nodeid, verdict, error)
+    path, lines = dumps.keep(judge, *_asked(item), verdict, error)
     return str(path or ""), lines
 
 
@@ -95,6 +99,11 @@ def left_behind(config: pytest.Config, worker: str) -> Path | None:
     from conformance.replaying.dumps import left_behind as found
 
     return found(_folder(config), worker)
+
+
+def _asked(item: pytest.Item) -> tuple[str, str]:
+    """A test's id, and the name by which its target was asked for."""
+    return item.nodeid, item.callspec.params["target"]  # type: ignore[attr-defined]
 
 
 def _folder(config: pytest.Config) -> Path:

@@ -47,10 +47,10 @@ class Dumps:
         """Where a case lies while it is judged."""
         return self.folder / f"{PENDING}{self.worker}.safetensors"
 
-    def before(self, judge: Judge, test: str) -> Callable[[str, Any], None]:
+    def before(self, judge: Judge, test: str, target: str) -> Callable[[str, Any], None]:
         """What writes a case before its call, for a target that may take the process down."""
 
-        about = self._about(judge, test) | {"verdict": "crashed", "message": "the process died", "alone": True}
+        about = self._about(judge, test, target) | {"verdict": "crashed", "message": "the process died", "alone": True}
 
         def write(question: str, case: Any) -> None:
             _try_to_save(Fixture(case, about=about | {"question": question}), self.pending)
@@ -61,13 +61,15 @@ class Dumps:
         """The test has returned."""
         self.pending.unlink(missing_ok=True)
 
-    def keep(self, judge: Judge, test: str, verdict: str, error: Exception) -> tuple[Path | None, list[str]]:
+    def keep(
+        self, judge: Judge, test: str, target: str, verdict: str, error: Exception
+    ) -> tuple[Path | None, list[str]]:
         """Write what failed, and the smallest case that still fails; the file, and what is said of it."""
         if self._written() >= self.most:
             return None, [f"no fixture: this run has written {self.most} (--dump-limit)"]
         question, case = judge.asked or ("", None)
         about = {
-            **self._about(judge, test),
+            **self._about(judge, test, target),
             "question": question,
             "verdict": verdict,
             "message": str(error)[:MOST_TEXT],
@@ -81,7 +83,7 @@ class Dumps:
         return path, [
             f"fixture  {path} ({size})",
             *(self._shrunk(judge, fixture, path) if about["alone"] and self.left > 0 else []),
-            f"replay   python -m conformance replay {path} --target {judge.target.name}",
+            f"replay   python -m conformance replay {path} --target {target}",
         ]
 
     def _shrunk(self, judge: Judge, fixture: Fixture, path: Path) -> list[str]:
@@ -93,7 +95,8 @@ class Dumps:
             return []
         small = path.with_name(f"{path.stem}-small.safetensors")
         error = _failure(judge, question, case)
-        about = {**fixture.about, "message": str(error)[:MOST_TEXT], "shrunk_from": path.name}
+        # So small a case is explained by faults that the whole is not: those stay as they were.
+        about = {**fixture.about, "message": _without_faults(error)[:MOST_TEXT], "shrunk_from": path.name}
         size = _try_to_save(_with_evidence(Fixture(case, about=about), error), small)
         return [f"smaller  {small} ({size}): {case!r:.200}"] if size else []
 
@@ -105,14 +108,15 @@ class Dumps:
             for path in files
         )
 
-    def _about(self, judge: Judge, test: str) -> dict[str, Any]:
+    def _about(self, judge: Judge, test: str, name: str) -> dict[str, Any]:
         target = judge.target
         return {
             **self.about,
             "clauses": list(judge.clauses),
             "test": test,
-            "target": target.name,
+            "target": name,
             "profile": target.profile.name,
+            "nan": target.nan,
             "receipt": _receipt(target),
             "versions": versions(),
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -152,6 +156,10 @@ def _failure(judge: Judge, question: str, case: Any) -> Exception | None:
     except (NotJudged, Unsupported):
         return None
     return None
+
+
+def _without_faults(error: Exception | None) -> str:
+    return str(error.args[0]) if error and error.args else str(error)
 
 
 def _with_evidence(fixture: Fixture, error: Exception | None) -> Fixture:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from conformance.evidence import merged
@@ -22,30 +23,28 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def changes(fixture: Fixture) -> Iterator[str]:
     """In lines, how what is expected differs from what was, when the fixture was written."""
-    today = expected_today(fixture)
-    for name, array in today.items():
-        stored = fixture.expected.get(f"{name}.sha256")
-        if stored is None or (digest(array.reshape(-1, array.shape[-1])) == stored).all():
-            continue
-        yield f"the golden model has changed since: {name} is not what was expected then{_where(fixture, name, array)}"
+    for name, array in expected_today(fixture).items():
+        stored, now = fixture.expected.get(f"{name}.sha256"), array.reshape(-1, array.shape[-1])
+        if stored is not None and not np.array_equal(digest(now), stored):
+            yield f"the golden model has changed since: {name} is not as expected then{_where(fixture, name, now)}"
 
 
-def _where(fixture: Fixture, name: str, array: npt.NDArray[Any]) -> str:
+def _where(fixture: Fixture, name: str, now: npt.NDArray[Any]) -> str:
+    """Which of the rows that were kept are others; `now` is [n, width]. What was kept may be anything."""
     rows, at = fixture.expected.get(name), fixture.expected.get(f"{name}.at")
     if rows is None or at is None:
         return ""
-    now = array.reshape(-1, array.shape[-1])
-    if rows.shape[1:] != now.shape[1:] or (len(at) and int(at.max()) >= len(now)):
+    numbers = at.dtype.kind == "i" and at.ndim == 1 and len(at) and at.min() >= 0 and at.max() < len(now)
+    if not numbers or rows.shape != (len(at), now.shape[1]) or rows.dtype != now.dtype:
         return ", nor is its shape"
-    other = at[(now[at].view(f"u{now.itemsize}") != rows.view(f"u{now.itemsize}")).any(axis=1)]
+    other = at[(now[at].view(np.uint8) != np.ascontiguousarray(rows).view(np.uint8)).any(axis=1)]
     return f" (row {int(other[0])} among {len(other)})" if len(other) else " (in rows that were not kept)"
 
 
 def expected_today(fixture: Fixture) -> Arrays:
     """By name, what the golden model gives for a case; nothing for those whose expectation is not kept."""
-    case = fixture.case
-    predict: Callable[[Any, Fixture], Arrays] | None = _PREDICTED.get(type(case))
-    return predict(case, fixture) if predict else {}
+    predict: Callable[[Any, Fixture], Arrays] | None = _PREDICTED.get(type(fixture.case))
+    return predict(fixture.case, fixture) if predict else {}
 
 
 def _cache(case: WriteCase, fixture: Fixture) -> Arrays:
