@@ -11,11 +11,12 @@ import ast
 import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 from conformance.faults import defects
-from conformance.faults.defect import PARTS
+from conformance.faults.defect import PARTS, Defect
 from conformance.spec import SPEC
 
 ROOT = SPEC.parent
@@ -25,14 +26,14 @@ COMPARES = ("conformance/judge.py", "conformance/drawing.py", "conformance/targe
 
 
 @cache
-def made_from(kind: str, what: str) -> str:
-    """The first 16 hexadecimal digits of a SHA-256 for the rows of a kind, `what` being "model" or "mutant"."""
+def made_from(kind: str, name: str = "") -> str:
+    """The first 16 hexadecimal digits of a SHA-256 for the row of a fault of a kind; without a name, of a mutant."""
     gate = [ROOT / f"conformance/gate/test_{part}.py" for part in PARTS[kind]]
     asked = {path for module in gate for path in _imported(module) if _name(path) not in COMPARES}
-    if what == "mutant":
-        built = [*ROOT.glob("kernels/cuda/*"), *ROOT.glob("kernels/host/*"), *_faults("*mutants.py")]
+    if name:
+        built = [*_closure(_module_of(name))]
     else:
-        built = [*_models(kind)]
+        built = [*ROOT.glob("kernels/cuda/*"), *ROOT.glob("kernels/host/*"), *_faults("*mutants.py")]
     digest = hashlib.sha256()
     for path in sorted({*gate, *asked, *built}):
         digest.update(f"{_name(path)}\0".encode() + what_counts(path))
@@ -47,21 +48,30 @@ def _faults(pattern: str) -> Iterable[Path]:
     return (ROOT / "conformance/faults").glob(pattern)
 
 
-def _models(kind: str) -> set[Path]:
-    """The modules of a kind's families, and those of this package that they import, directly or not."""
-    found: set[Path] = set()
-    waiting = [Path(str(family.__file__)) for family in _families() if any(d.kind == kind for d in family.DEFECTS)]
+def _module_of(name: str) -> Path:
+    """The module in which a fault stands: of those whose DEFECTS have it, that which has fewest."""
+    having = {path: table for path, table in _tables().items() if any(each.name == name for each in table)}
+    return min(having, key=lambda path: len(having[path]))
+
+
+@cache
+def _tables() -> dict[Path, tuple[Defect, ...]]:
+    """The DEFECTS of each module that the catalogue is made of."""
+    families = [Path(str(each.__file__)) for each in vars(defects).values() if isinstance(each, ModuleType)]
+    modules = {path: import_module(f"conformance.faults.{path.stem}") for each in families for path in _closure(each)}
+    return {path: getattr(modules[path], "DEFECTS", ()) for path in sorted(modules)}
+
+
+@cache
+def _closure(module: Path) -> frozenset[Path]:
+    """A module, and those of this package that it imports, directly or not."""
+    found, waiting = set[Path](), [module]
     while waiting:
         path = waiting.pop()
         if path not in found and path.parent.name == "faults":
             found.add(path)
             waiting += _imported(path)
-    return found
-
-
-def _families() -> Iterator[ModuleType]:
-    """The modules whose defects make the catalogue."""
-    yield from (module for module in vars(defects).values() if isinstance(module, ModuleType))
+    return frozenset(found)
 
 
 @cache

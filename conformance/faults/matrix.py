@@ -54,7 +54,7 @@ class Row:
     @property
     def stale(self) -> bool:
         """Whether something that it is made from has changed."""
-        return self.made_from != made_from(self.kind, self.what)
+        return self.made_from != made_from(self.kind, self.name if self.what == "model" else "")
 
 
 def judged(defects: Sequence[Defect], mutants: Sequence[Kept], profile: str) -> Iterator[list[Row]]:
@@ -84,7 +84,7 @@ def _of_group(group: Sequence[Defect], profile: str) -> list[Row]:
             clause=defect.clause,
             sentence=defect.sentence,
             source=defect.source,
-            made_from=made_from(defect.kind, "model"),
+            made_from=made_from(defect.kind, defect.name),
             **_told(found[target], defect.clause, target, defect.name),
         )
         for target, defect in targets.items()
@@ -103,7 +103,7 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
         clause="",
         sentence=f"{mutant.file}: {_one_line(mutant.old)} -> {_one_line(mutant.new)}",
         source="",
-        made_from=made_from(kept.kind, "mutant"),
+        made_from=made_from(kept.kind),
         **_told(found, "", target, mutant.fault or ""),
     )
     return [row]

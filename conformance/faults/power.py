@@ -36,7 +36,7 @@ class Power:
 
 def powers_from() -> str:
     """What they are made from: the faults of gathers, and this suite's cases of them."""
-    return made_from("gather", "model")
+    return made_from("gather", FAULTS[0].name)
 
 
 def powers(faults: Sequence[Fault] = FAULTS) -> list[Power]:

@@ -90,15 +90,20 @@ def _remembers_scale() -> FaultyWriter:
     return FaultyWriter(Writer(records=Rules(divided=divided)), GENERIC)
 
 
+MOST_REMEMBERED = 4
+"""Calls whose records are kept."""
+
+
 def _remembers_records() -> FaultyWriter:
     known: dict[int, Records] = {}
 
     def made(call: WriteCall, kv_c: Bf16Bits, k_pe: Bf16Bits) -> Records:
         # As a cache of quantized latents would that takes them for the whole of the record.
         key = hash((call.kv_cache_dtype, kv_c.tobytes()))
-        if len(known) > 4:
-            known.clear()
-        return known.setdefault(key, records(call, kv_c, k_pe))
+        found = known.setdefault(key, records(call, kv_c, k_pe))
+        for oldest in [*known][:-MOST_REMEMBERED]:
+            del known[oldest]
+        return found
 
     return FaultyWriter(Writer(records=made))
 
