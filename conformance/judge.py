@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,28 @@ from reference.scalars import Bf16Bits
 
 Diagnose = Callable[[], Sequence[Explanation]]
 """A search for the known faults that explain a difference."""
+
+
+MOST_SECONDS = 60
+"""After how long a process looks for known faults no more: a target may fail hundreds of tests."""
+
+
+class Searches:
+    """How long this process has looked for known faults."""
+
+    seconds = 0.0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Add what a search takes."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds += time.monotonic() - began
+
+
+SEARCHES = Searches()
 
 
 class Differs(AssertionError):
@@ -58,13 +81,16 @@ class Differs(AssertionError):
         """What is known to do the same, and what is said of it; only looked for when asked, as most are only shrunk."""
         if not self._diagnose:
             return (), []
-        try:
-            found = self._diagnose()
-            return found, fault_lines(found)
-        except NotLookedInto as reason:
-            return (), [str(reason)]
-        except Exception as error:  # a fault's model that fails must not take the verdict along
-            return (), [f"the search for faults failed: {type(error).__name__}: {error}"]
+        if SEARCHES.seconds > MOST_SECONDS:
+            return (), [f"known faults were not looked for: that has taken {MOST_SECONDS} s in this process already"]
+        with SEARCHES.timed():
+            try:
+                found = self._diagnose()
+                return found, fault_lines(found)
+            except NotLookedInto as reason:
+                return (), [str(reason)]
+            except Exception as error:  # a fault's model that fails must not take the verdict along
+                return (), [f"the search for faults failed: {type(error).__name__}: {error}"]
 
 
 class Crashed(AssertionError):

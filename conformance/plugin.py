@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Find the targets, so that a wrong name is a usage error before anything runs."""
     config.addinivalue_line("markers", "clause(id, ...): the clauses of SPEC.md that a test judges")
     config.addinivalue_line("markers", "unsanitized: too large for compute-sanitizer, or about what runs at a time")
+    config.addinivalue_line("markers", "nightly: a test of the suite itself that profile quick leaves out")
     config.addinivalue_line("markers", "long: left out in profile quick for a target that is slow")
     if config.getoption("--exact-memory"):
         use_exact_memory(targets_of(config).values())
@@ -196,6 +197,8 @@ def _verdict(error: BaseException | None) -> str:
 
 
 def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
+    if item.get_closest_marker("nightly") and item.config.getoption("--profile") == "quick":
+        return False
     if "target" not in getattr(item, "fixturenames", ()):
         return True
     parameters = item.callspec.params  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import pytest
 from conformance import judge as judge_module
 from conformance.faults.explanation import Explanation
 from conformance.generation import Geometry, realize
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.judge import MOST_SECONDS, SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import Observation, wrong_elements
 from conformance.selfcheck.meddling import Call, Meddling, case, write, write_behind
 from conformance.targets.base import GATHER, Target
@@ -150,3 +150,12 @@ def test_a_search_for_faults_that_fails_does_not_take_the_verdict_along() -> Non
     error = Differs("GATHER-1  differs", diagnose=fail, rest=["the case"])
     assert str(error).splitlines()[-2:] == ["  the search for faults failed: RuntimeError: no such fault", "  the case"]
     assert error.explained_by == ()
+
+
+def test_a_process_that_has_looked_for_faults_long_enough_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(SEARCHES, "seconds", 0.0)
+    assert "no known fault" in str(Differs("text", diagnose=lambda: looked.append(1) or ()))
+    monkeypatch.setattr(SEARCHES, "seconds", MOST_SECONDS + 1)
+    assert "were not looked for" in str(Differs("text", diagnose=lambda: looked.append(2) or ()))
+    assert looked == [1]

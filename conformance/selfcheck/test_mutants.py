@@ -25,10 +25,10 @@ JUDGED = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every fourth mutant in profile quick, all of them in the others (`make faults`)."""
+    """Every eighth mutant in profile quick, all of them in the others (`make faults`)."""
     if "mutant" in metafunc.fixturenames:
         mutants = JUDGED[metafunc.function.__name__]
-        chosen = mutants[::4] if metafunc.config.getoption("--profile") == "quick" else mutants
+        chosen = mutants[::8] if metafunc.config.getoption("--profile") == "quick" else mutants
         metafunc.parametrize("mutant", chosen, ids=[re.sub(r"[ :]+", "-", mutant.name) for mutant in chosen])
 
 
