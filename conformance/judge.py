@@ -25,7 +25,7 @@ Diagnose = Callable[[], Sequence[Explanation]]
 """A search for the known faults that explain a difference."""
 
 
-MOST_SECONDS = 60
+MOST_SECONDS = 20
 """After how long a process looks for known faults no more: a target may fail hundreds of tests."""
 
 

@@ -13,7 +13,7 @@ OFFSET = "block * args.cache_block_stride + slot * args.cache_record_stride;"
 COPIED = "out[pair] = record[pair];"
 
 GENERIC_MUTANTS = (
-    Mutant("seq_starts ignored", ROW, START, "0;", "starts-ignored"),
+    Mutant("generic: seq_starts ignored", ROW, START, "0;", "starts-ignored"),
     Mutant("every row of request 0", SHARED, OWNER, "0"),
     Mutant("owner of the row before", SHARED, OWNER, "args.token_to_seq[row > 0 ? row - 1 : 0]"),
     Mutant(
@@ -30,7 +30,7 @@ GENERIC_MUTANTS = (
         "block * (args.block_size * args.cache_record_stride)",
         "block-stride-packed",
     ),
-    Mutant("32-bit offset", ROW, OFFSET, f"static_cast<int>({OFFSET[:-1]});"),
+    Mutant("generic: 32-bit offset", ROW, OFFSET, f"static_cast<int>({OFFSET[:-1]});"),
     Mutant(
         "every record of 576 numbers",
         COPY,
@@ -55,7 +55,10 @@ GENERIC_MUTANTS = (
     Mutant("fp8 not multiplied by scale", FP8, "scale = *args.scale;", "scale = 1.0f;", says="scale 0x"),
     Mutant("RoPE of fp8 unscaled", FP8, "number.x * scale", "number.x * (pair < 256 ? scale : 1.0f)", says="element 5"),
     Mutant(
-        "product rounded to half precision", FP8, "number.x * scale", "__half2float(__float2half(number.x * scale))"
+        "generic: product rounded to half precision",
+        FP8,
+        "number.x * scale",
+        "__half2float(__float2half(number.x * scale))",
     ),
 )
 """Where no model predicts one, and it says nothing of its own, that its bits differ is enough."""

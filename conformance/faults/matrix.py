@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,6 +21,13 @@ from conformance.faults.defect import PARTS, Defect
 from conformance.faults.made_from import made_from
 from conformance.spec import SPEC
 from conformance.verdicts import CRASHED, DIFFERS
+
+OF_MUTANTS = "quick"
+"""The profile at which CUDA code is judged on a CPU, where 2,000 cases of one kernel take minutes. Its cases are among
+those of ci, and so what it sees is seen there."""
+
+PATIENCE, ENOUGH = 120, 8
+"""After how many seconds for each target a run is taken to hang, and how many failures are then enough."""
 
 TOGETHER = 4
 """Faults that one run of the gate judges: each has all the tests of its kind."""
@@ -61,9 +69,12 @@ def judged(defects: Sequence[Defect], mutants: Sequence[Kept], profile: str) -> 
     """A row for each, in groups, as they come; a group on each core."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs: list[Callable[[], list[Row]]] = [partial(_of_group, group, profile) for group in _groups(defects)]
-        jobs += [partial(_of_mutant, kept, profile) for kept in mutants]
-        for done in as_completed([pool.submit(job) for job in jobs]):
-            yield done.result()
+        jobs += [partial(_of_mutant, kept, OF_MUTANTS) for kept in mutants]
+        try:
+            for done in as_completed([pool.submit(job) for job in jobs]):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # of what is left after an error
 
 
 def _groups(defects: Sequence[Defect]) -> Iterator[Sequence[Defect]]:
@@ -95,7 +106,8 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
     mutant = kept.mutant
     with TemporaryDirectory() as folder:
         target = f"{mutant.target}:{mutant.write(Path(folder) / 'sources')}"
-        found = _outcomes(kept.kind, [target], profile)[target]
+        # In a worker's process, since a kernel that writes where it may not can take that down.
+        found = _outcomes(kept.kind, [target], profile, "-n", "1")[target]
     row = Row(
         name=mutant.name,
         what="mutant",
@@ -109,19 +121,14 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
     return [row]
 
 
-def _outcomes(kind: str, targets: list[str], profile: str) -> dict[str, Any]:
+def _outcomes(kind: str, targets: list[str], profile: str, *how: str) -> dict[str, Any]:
     """By target: its red outcomes as gate.json has them, each with its seconds, and how many tests judged it."""
     with TemporaryDirectory() as folder:
         parts = [f"conformance/gate/test_{part}.py" for part in PARTS[kind]]
         named = [argument for target in targets for argument in ("--target", target)]
         run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--dump-dir", ""]
-        done = subprocess.run(
-            [*run, *parts, *named, "--profile", profile, "--report-dir", folder, "--junitxml", f"{folder}/junit.xml"],
-            cwd=SPEC.parent,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # the cores are shared already
-            capture_output=True,
-            text=True,
-        )
+        reports = ["--report-dir", folder, "--junitxml", f"{folder}/junit.xml"]
+        done = _finished([*run, *parts, *named, *how, "--profile", profile, *reports], PATIENCE * len(targets))
         if done.returncode not in (0, 1, 6):
             raise RuntimeError(f"the gate ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         report = json.loads((Path(folder) / "gate.json").read_text())
@@ -131,9 +138,19 @@ def _outcomes(kind: str, targets: list[str], profile: str) -> dict[str, Any]:
     for each in report["targets"]:
         red = [failure for failure in each["failures"] if failure["verdict"] in (DIFFERS, CRASHED)]
         for failure in red:
-            failure["seconds"] = seconds[failure["test"].partition("::")[2]]
+            failure["seconds"] = seconds.get(failure["test"].partition("::")[2], math.inf)
         found[each["name"]] = {"red": red, "tests": each["tests"] - len(each["failures"]) + len(red)}
     return found
+
+
+def _finished(run: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """A run; where it does not end, one that stops at some failures, since what overwrites memory may hang anywhere."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # the cores are shared already
+    ask = partial(subprocess.run, cwd=SPEC.parent, env=environment, capture_output=True, text=True)
+    try:
+        return ask(run, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return ask([*run, f"--maxfail={ENOUGH}"], timeout=seconds)
 
 
 def _told(outcomes: dict[str, Any], clause: str, target: str, name: str) -> dict[str, Any]:
