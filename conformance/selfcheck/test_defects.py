@@ -71,8 +71,10 @@ def test_the_matrix_names_survivors_and_what_was_not_judged(tmp_path: Path) -> N
 
 
 def test_a_row_is_stale_if_a_test_or_a_fault_of_its_kind_is_another() -> None:
-    row = Row("a", "model", "gather", "READ-1", "", "", {}, 0, 0, 0, "", made_from("gather", "model"))
+    name = "starts-ignored"
+    row = Row(name, "model", "gather", "READ-1", "", "", {}, 0, 0, 0, "", made_from("gather", name))
     assert not row.stale and replace(row, kind="write").stale and replace(row, what="mutant").stale
+    assert replace(row, name="last-token-not-planned").stale and not replace(row, name="start-rounded-down").stale
 
 
 def test_comments_and_docstrings_make_nothing_stale(tmp_path: Path) -> None:
