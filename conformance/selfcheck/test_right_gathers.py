@@ -16,6 +16,7 @@ from conformance.selfcheck.right_gathers import BUILDS, STORES, BitArithmetic, R
 from conformance.selfcheck.running import ROOT, gate
 from fixtures.cases import GatherCase
 
+CHOSEN = "broke_real or each_byte or zeros or nan_scale or every_cut"
 LARGEST = "two_gib or every_position or random_batches or -64-"
 
 
@@ -23,8 +24,13 @@ LARGEST = "two_gib or every_position or random_batches or -64-"
     ("kinds", "parts", "chosen"),
     [
         pytest.param(
-            BUILDS, PARTS["gather"], f"packed_cache or not ({LARGEST})", id="builds, all but the largest cases"
+            BUILDS,
+            PARTS["gather"],
+            f"packed_cache or not ({LARGEST})",
+            id="builds, all but the largest cases",
+            marks=pytest.mark.nightly,
         ),
+        pytest.param(BUILDS, ("geometry", "read"), CHOSEN, id="builds, what broke real kernels and each byte"),
         pytest.param((BitArithmetic,), ("read",), "every_position", id="one build, every triple of bytes"),
         pytest.param(STORES, ("calls", "memory", "read"), f"not ({LARGEST})", id="orders of writing"),
     ],
