@@ -129,7 +129,7 @@ def _outcomes(kind: str, targets: list[str], profile: str, *how: str) -> dict[st
         run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--dump-dir", ""]
         reports = ["--report-dir", folder, "--junitxml", f"{folder}/junit.xml"]
         done = _finished([*run, *parts, *named, *how, "--profile", profile, *reports], PATIENCE * len(targets))
-        if done.returncode not in (0, 1, 6):
+        if done.returncode not in (0, 1, 2, 6):  # 2 where it stopped at some failures in a worker's process
             raise RuntimeError(f"the gate ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         report = json.loads((Path(folder) / "gate.json").read_text())
         tests = ElementTree.parse(f"{folder}/junit.xml").iter("testcase")
