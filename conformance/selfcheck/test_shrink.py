@@ -110,6 +110,13 @@ def test_a_start_that_has_to_be_unaligned_stays_so(tmp_path: Path) -> None:
     assert small.seq_starts is not None and small.seq_starts.tolist() == [1] and small.block_size == 2
 
 
+def test_the_last_of_many_rows_is_left_alone_also_without_starts() -> None:
+    case = realize(Geometry(4, (5, 30, 2)), 5)
+    last = expected_rows(case)[34].tobytes()
+    small = shrink(case, lambda case: last in [row.tobytes() for row in expected_rows(case)], SECONDS)
+    assert (small.batch_size, small.num_rows, small.seq_starts) == (1, 1, None)
+
+
 @pytest.mark.parametrize("name", ["first-owner", "blocks-of-request-0", "table-stride-is-its-columns"])
 def test_a_fault_that_takes_two_requests_keeps_two(name: str, tmp_path: Path) -> None:
     small = shrunk(LARGE, name, tmp_path)
@@ -174,7 +181,8 @@ def test_many_requests_that_a_fault_needs_do_not_keep_the_rest_from_shrinking() 
 
 
 def test_nothing_is_smaller_if_nothing_fails() -> None:
-    assert shrink(LARGE, lambda case: False, SECONDS) is LARGE
+    judged: list[GatherCase] = []
+    assert shrink(LARGE, lambda case: judged.append(case) is not None, SECONDS) is LARGE and judged == [LARGE]
     assert shrink("a case of no type that shrinks", lambda case: True, SECONDS) == "a case of no type that shrinks"
 
 
