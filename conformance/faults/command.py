@@ -8,16 +8,12 @@ from pathlib import Path
 from rich.console import Console
 
 from conformance.faults.all_mutants import MUTANTS
-from conformance.faults.catalogue import FAULTS
 from conformance.faults.defects import DEFECTS, find_defect
 from conformance.faults.matrix import Row, judged
 from conformance.faults.matrix_report import stored, write
 from conformance.faults.power import powers, powers_from
 from conformance.marked import tests_by_clause
 from conformance.spec import clauses, in_short
-
-POWERS = len(FAULTS)
-"""Of one table."""
 
 
 def judge_all(
@@ -31,8 +27,10 @@ def judge_all(
     tables = [stored()] if not anew else []
     tables += [stored(other) for other in others]
     usable = [row for table in tables if table["profile"] == profile for row in table["rows"] if not row.stale]
-    rows = {(row.what, row.name): row for row in sorted(usable, key=lambda row: row.tests > 0)}
-    power = [each for table in tables for each in table["power"] if each.made_from == powers_from()][:POWERS]
+    usable.sort(key=lambda row: row.tests > 0)  # so that what could not be judged on one machine gives way
+    rows = {(row.what, row.name): row for row in usable}
+    measured = [table["power"] for table in tables if {each.made_from for each in table["power"]} == {powers_from()}]
+    power = measured[0] if measured else []
     defects = [
         each for each in DEFECTS.values() if ("model", each.name) not in rows and (not kinds or each.kind in kinds)
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -25,27 +25,27 @@ COMPARES = ("conformance/judge.py", "conformance/drawing.py", "conformance/targe
 """What every test of the gate imports, whatever it asks."""
 
 
+OF_MUTANTS = ("kernels/cuda/*", "kernels/host/*", "conformance/faults/*mutants.py")
+
+
 @cache
 def made_from(kind: str, name: str = "") -> str:
     """The first 16 hexadecimal digits of a SHA-256 for the row of a fault of a kind; without a name, of a mutant."""
     gate = [ROOT / f"conformance/gate/test_{part}.py" for part in PARTS[kind]]
     asked = {path for module in gate for path in _imported(module) if _name(path) not in COMPARES}
-    if name:
-        built = [*_closure(_module_of(name))]
-    else:
-        built = [*ROOT.glob("kernels/cuda/*"), *ROOT.glob("kernels/host/*"), *_faults("*mutants.py")]
+    built = _closure(_module_of(name)) if name else _of_mutants()
     digest = hashlib.sha256()
     for path in sorted({*gate, *asked, *built}):
         digest.update(f"{_name(path)}\0".encode() + what_counts(path))
     return digest.hexdigest()[:16]
 
 
+def _of_mutants() -> Iterator[Path]:
+    return (path for pattern in OF_MUTANTS for path in ROOT.glob(pattern))
+
+
 def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def _faults(pattern: str) -> Iterable[Path]:
-    return (ROOT / "conformance/faults").glob(pattern)
 
 
 def _module_of(name: str) -> Path:

@@ -27,7 +27,7 @@ OF_MUTANTS = "quick"
 those of ci, and so what it sees is seen there."""
 
 PATIENCE, ENOUGH = 120, 8
-"""After how many seconds for each target a run is taken to hang, and how many failures are then enough."""
+"""After how many seconds the run of a mutant is taken to hang, and how many failures are then enough."""
 
 TOGETHER = 4
 """Faults that one run of the gate judges: each has all the tests of its kind."""
@@ -86,7 +86,7 @@ def _groups(defects: Sequence[Defect]) -> Iterator[Sequence[Defect]]:
 
 def _of_group(group: Sequence[Defect], profile: str) -> list[Row]:
     targets = {f"fault:{defect.name}": defect for defect in group}
-    found = _outcomes(group[0].kind, list(targets), profile)
+    found = _outcomes(group[0].kind, list(targets), profile, _run)
     return [
         Row(
             name=defect.name,
@@ -106,8 +106,7 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
     mutant = kept.mutant
     with TemporaryDirectory() as folder:
         target = f"{mutant.target}:{mutant.write(Path(folder) / 'sources')}"
-        # In a worker's process, since a kernel that writes where it may not can take that down.
-        found = _outcomes(kept.kind, [target], profile, "-n", "1")[target]
+        found = _outcomes(kept.kind, [target], profile, _ended)[target]
     row = Row(
         name=mutant.name,
         what="mutant",
@@ -121,14 +120,15 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
     return [row]
 
 
-def _outcomes(kind: str, targets: list[str], profile: str, *how: str) -> dict[str, Any]:
+def _outcomes(
+    kind: str, targets: list[str], profile: str, run: Callable[[list[str]], subprocess.CompletedProcess[str]]
+) -> dict[str, Any]:
     """By target: its red outcomes as gate.json has them, each with its seconds, and how many tests judged it."""
     with TemporaryDirectory() as folder:
         parts = [f"conformance/gate/test_{part}.py" for part in PARTS[kind]]
         named = [argument for target in targets for argument in ("--target", target)]
-        run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--dump-dir", ""]
         reports = ["--report-dir", folder, "--junitxml", f"{folder}/junit.xml"]
-        done = _finished([*run, *parts, *named, *how, "--profile", profile, *reports], PATIENCE * len(targets))
+        done = run([*parts, *named, "--profile", profile, *reports])
         if done.returncode not in (0, 1, 2, 6):  # 2 where it stopped at some failures in a worker's process
             raise RuntimeError(f"the gate ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         report = json.loads((Path(folder) / "gate.json").read_text())
@@ -143,14 +143,25 @@ def _outcomes(kind: str, targets: list[str], profile: str, *how: str) -> dict[st
     return found
 
 
-def _finished(run: list[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """A run; where it does not end, one that stops at some failures, since what overwrites memory may hang anywhere."""
+def _run(arguments: list[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+    """The gate, or a part of it; TimeoutExpired if it takes longer than that."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--dump-dir", ""]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # the cores are shared already
-    ask = partial(subprocess.run, cwd=SPEC.parent, env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [*command, *arguments], cwd=SPEC.parent, env=environment, capture_output=True, text=True, timeout=seconds
+    )
+
+
+def _ended(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """The same of a kernel that may write where it may not, and so end its process, or hang, anywhere.
+
+    It runs in a worker's process, and where it does not end, a run that stops at some failures is enough.
+    """
+    contained = [*arguments, "-n", "1"]
     try:
-        return ask(run, timeout=seconds)
+        return _run(contained, PATIENCE)
     except subprocess.TimeoutExpired:
-        return ask([*run, f"--maxfail={ENOUGH}"], timeout=seconds)
+        return _run([*contained, f"--maxfail={ENOUGH}"], PATIENCE)
 
 
 def _told(outcomes: dict[str, Any], clause: str, target: str, name: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ ORDER = {
     **{("model", name): number for number, name in enumerate(DEFECTS)},
     **{("mutant", kept.mutant.name): number for number, kept in enumerate(MUTANTS, len(DEFECTS))},
 }
-"""Of the rows, by what they are and their names; a row of neither catalogue is of a fault that is no more."""
+"""Of the rows, by what they are and their names."""
 
 
 HEAD = """\
@@ -56,11 +56,12 @@ MUTANTS_HEAD = "| change | kind | red | named | under |", "|---|---|--:|--:|---|
 
 
 def stored(path: Path = DOCS / "faults.json") -> dict[str, Any]:
-    """faults.json as it is, `rows` and `power` as objects; empty if there is none, or one of another schema."""
+    """faults.json, `rows` and `power` as objects, without rows of faults that are no more; empty if there is none."""
     found = json.loads(path.read_text()) if path.is_file() else {}
     if found.get("schema") != SCHEMA:
         return {"schema": SCHEMA, "profile": "", "rows": [], "power": []}
-    rows, powers = [Row(**row) for row in found["rows"]], [Power(**power) for power in found["power"]]
+    rows = [Row(**row) for row in found["rows"] if (row["what"], row["name"]) in ORDER]
+    powers = [Power(**power) for power in found["power"]]
     return {**found, "rows": rows, "power": powers}
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import conformance.stored_cases  # noqa: F401  registers kinds of cases
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.observe import lost_context
+from conformance.replaying.asking import with_evidence
 from conformance.replaying.questions import ask_of
 from conformance.shrinking import shrink
 from conformance.targets.base import Target
@@ -74,15 +75,15 @@ class Dumps:
             "verdict": verdict,
             "message": str(error)[:MOST_TEXT],
             "explained_by": list(getattr(error, "explained_by", ())),
-            "alone": case is not None and _failure(judge, question, case) is not None,
+            "alone": case is not None and bool(judge.target.lost or _failure(judge, question, case)),
         }
-        fixture = _with_evidence(Fixture(case, about=about), error)
+        fixture = with_evidence(Fixture(case, about=about), error)
         path = self.folder / name_of(fixture)
         if not (size := _try_to_save(fixture, path)):
             return None, [f"no fixture: {path} cannot be written"]
         return path, [
             f"fixture  {path} ({size})",
-            *(self._shrunk(judge, fixture, path) if about["alone"] and self.left > 0 else []),
+            *(self._shrunk(judge, fixture, path) if about["alone"] and self.left > 0 and not judge.target.lost else []),
             f"replay   python -m conformance replay {path} --target {target}",
         ]
 
@@ -97,7 +98,7 @@ class Dumps:
         error = _failure(judge, question, case)
         # So small a case is explained by faults that the whole is not: those stay as they were.
         about = {**fixture.about, "message": _without_faults(error)[:MOST_TEXT], "shrunk_from": path.name}
-        size = _try_to_save(_with_evidence(Fixture(case, about=about), error), small)
+        size = _try_to_save(with_evidence(Fixture(case, about=about), error), small)
         return [f"smaller  {small} ({size}): {case!r:.200}"] if size else []
 
     def _written(self) -> int:
@@ -145,13 +146,18 @@ def versions() -> dict[str, str]:
 
 
 def _failure(judge: Judge, question: str, case: Any) -> Exception | None:
-    """How a case fails alone, on a target that has not lost its device; None if it does not."""
+    """How a case fails alone; None if it does not, or cannot be asked on a target that has lost its device."""
     ask = ask_of(question)
     if ask is None or judge.target.lost:
         return None
     try:
-        ask(Judge(judge.target, judge.clauses), case)
-    except (Differs, Crashed) as error:
+        ask(Judge(judge.target, judge.clauses, before=judge.before), case)
+    except Differs as error:
+        return error
+    except Crashed as error:
+        if what := lost_context(judge.target):  # from now on everything would seem to fail
+            judge.target.lost = f"{what}, while a failure was repeated"
+            return None
         return error
     except (NotJudged, Unsupported):
         return None
@@ -160,14 +166,6 @@ def _failure(judge: Judge, question: str, case: Any) -> Exception | None:
 
 def _without_faults(error: Exception | None) -> str:
     return str(error.args[0]) if error and error.args else str(error)
-
-
-def _with_evidence(fixture: Fixture, error: Exception | None) -> Fixture:
-    evidence = error.evidence if isinstance(error, Differs) else None
-    if evidence is None:
-        return fixture
-    expected, observed = evidence.kept()
-    return replace(fixture, poison=evidence.poison, expected=expected, observed=observed)
 
 
 def _receipt(target: Target) -> dict[str, Any]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import conformance.stored_cases  # noqa: F401  registers kinds of cases
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
-from conformance.replaying.questions import ask_of
+from conformance.replaying.asking import CannotAsk, failure
 from conformance.replaying.today import changes
-from conformance.targets.base import Target
-from conformance.targets.registry import UnknownTarget, find
+from conformance.spec import SPEC
+from conformance.targets.registry import BUILT_IN, UnknownTarget, find
 from fixtures.store import BadFixture, Fixture, load
 
 CONFORMS, DIFFERS, CANNOT = 0, 1, 125
 """Exit codes, as `git bisect run` understands them."""
+
+A_TEST = re.compile(r"conformance/gate/test_\w+\.py::test_\w+(\[.*\])?")
 
 Tell = Callable[[str], None]
 
@@ -25,57 +26,48 @@ def replay(path: Path, target: str | None, tell: Tell) -> int:
     """Judge a fixture in this process."""
     try:
         fixture = load(path)
-    except BadFixture as error:
-        tell(str(error))
-        return CANNOT
-    name = target or str(fixture.about.get("target", "auto"))
-    for change in changes(fixture):
-        tell(f"{path}: {change}")
-    if fixture.case is None or fixture.about.get("alone") is False:
-        return _test_again(path, fixture, name, tell)
-    try:
+        name = target or _own_target(fixture)
+        for change in changes(fixture):
+            tell(f"{path}: {change}")
+        if fixture.case is None or fixture.about.get("alone") is False:
+            return _test_again(path, fixture, name, tell)
         found = find(name)
-    except UnknownTarget as error:
-        tell(f"{path}: {error}")
+        error = failure(fixture, found)
+    except BadFixture as bad:
+        tell(str(bad))
         return CANNOT
-    return _judged(path, fixture, found, tell)
-
-
-def _judged(path: Path, fixture: Fixture, target: Target, tell: Tell) -> int:
-    question = str(fixture.about.get("question", ""))
-    ask = ask_of(question)
-    if ask is None:
-        tell(f"{path}: question is {question!r:.40}, which this suite does not ask")
+    except (UnknownTarget, CannotAsk) as reason:
+        tell(f"{path}: {reason}")
         return CANNOT
-    if reason := target.unavailable():
-        tell(f"{path}: not judged: {reason}")
-        return CANNOT
-    judge = Judge(target, [str(clause) for clause in fixture.about.get("clauses", ())])
-    try:
-        ask(judge, fixture.case)
-    except (Differs, Crashed) as error:
+    if error:
         tell(f"{path}: {error}")
         return DIFFERS
-    except (NotJudged, Unsupported) as error:
-        tell(f"{path}: not judged: {error}")
-        return CANNOT
-    tell(f"{path}: conforms on target {target.name} ({target.describe()})")
+    tell(f"{path}: conforms on target {found.name} ({found.describe()})")
     return CONFORMS
+
+
+def _own_target(fixture: Fixture) -> str:
+    """The target that failed, if it is one of the suite's own: a file may not say what to import, build or load."""
+    name = str(fixture.about.get("target", ""))
+    if name in BUILT_IN or name.startswith("fault:"):
+        return name
+    raise CannotAsk(f"it failed on target {name!r:.80}, which is not the suite's own: name one with --target")
 
 
 def _test_again(path: Path, fixture: Fixture, target: str, tell: Tell) -> int:
     """What failed is no case, or one that fails only after others: the test that saw it runs again, by pytest."""
-    test = str(fixture.about.get("test", ""))
-    old = str(fixture.about.get("target", ""))
-    if not test.startswith("conformance/gate/") or not old:
-        tell(f"{path}: there is no case, and no test of the gate: {test!r:.80}")
-        return CANNOT
+    test, old = str(fixture.about.get("test", "")), str(fixture.about.get("target", ""))
+    if not A_TEST.fullmatch(test):
+        raise CannotAsk(f"there is no case that fails alone, and no test of the gate: {test!r:.80}")
     tell(f"{path}: no case that fails alone; running {test}")
     seed, profile = str(fixture.about.get("seed", 0)), str(fixture.about.get("gate_profile", "quick"))
     again = test.replace(f"[{old}", f"[{target}", 1)
-    options = ["--target", target, "--seed", seed, "--profile", profile, "--dump-dir", "", "-p", "no:cacheprovider"]
+    options = [f"--target={target}", f"--seed={seed}", f"--profile={profile}", "--dump-dir=", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--no-header", again, *options], capture_output=True, text=True
+        [sys.executable, "-m", "pytest", "-q", "--no-header", *options, again],
+        cwd=SPEC.parent,
+        capture_output=True,
+        text=True,
     )
     tell(run.stdout.strip()[-4000:])
     return {0: CONFORMS, 1: DIFFERS}.get(run.returncode, CANNOT)

@@ -62,7 +62,7 @@ def test_a_red_gate_leaves_a_file_that_is_red_on_the_faulty_target_and_green_on_
     assert f"python -m conformance replay {whole} --target {target}" in red.stdout
     assert small.stat().st_size <= min(chain.small, whole.stat().st_size)
     for path in (whole, small):
-        code, said = told(path)
+        code, said = told(path, target)
         assert code == DIFFERS and f"differs  target {target}" in said, said
         code, said = told(path, chain.right)
         assert code == CONFORMS and f"conforms on target {chain.right}" in said, said
@@ -109,9 +109,17 @@ def test_a_call_that_takes_its_process_down_leaves_its_case(workers: str, tmp_pa
     path = next(tmp_path.glob("gather-*.safetensors"))
     assert str(path) in done.stdout
     assert load(path).about["target"] == target and load(path).case.num_rows == 18
-    again = run("conformance", "replay", str(path))
+    again = run("conformance", "replay", str(path), "--target", target)
     assert again.returncode == DIFFERS and "ended with signal 11" in again.stdout
     assert told(path, "numpy")[0] == CONFORMS
+
+
+def test_a_call_that_ruins_its_cuda_context_leaves_its_case_and_is_not_tried_again(tmp_path: Path) -> None:
+    part, target = "conformance/gate/test_read.py", "conformance.selfcheck.losing:Losing"
+    done = gate(part, "-k", "nan_scale", "--target", target, "--dump-dir", str(tmp_path))
+    (path,) = tmp_path.glob("*.safetensors")
+    assert done.returncode == 1 and "smaller" not in done.stdout
+    assert load(path).about["verdict"] == "crashed" and load(path).about["alone"] is True
 
 
 def test_a_call_that_never_returns_is_a_crash(tmp_path: Path) -> None:
@@ -139,10 +147,14 @@ def test_a_golden_model_that_has_changed_since_is_said_first(tmp_path: Path) -> 
     ("about", "says"),
     [
         ({"question": "weather"}, "question is 'weather', which this suite does not"),
-        ({"target": "no-such"}, "no-such"),
+        ({"question": "merge"}, "not judged: "),
+        ({"clauses": 5, "question": []}, "which this suite does not"),
+        ({"target": "fault:no-such"}, "there is no fault no-such"),
+        ({"target": "conformance.selfcheck.dying:Dies"}, "which is not the suite's own: name one with --target"),
+        ({"alone": False, "test": "conformance/gate/../selfcheck/test_dumps.py::test_a"}, "no test of the gate"),
     ],
 )
-def test_what_cannot_be_judged_is_said_in_a_line(about: dict[str, str], says: str, tmp_path: Path) -> None:
+def test_what_cannot_be_judged_is_said_in_a_line(about: dict[str, object], says: str, tmp_path: Path) -> None:
     gate(PART, "-k", BROKE_REAL, "--target", "fault:starts-ignored", "--dump-dir", str(tmp_path))
     path = next(tmp_path.glob("*-small.safetensors"))
     fixture = load(path)

@@ -12,8 +12,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from conformance.cli import app
+from conformance.replaying.asking import CannotAsk
 from conformance.selfcheck.showing import ABOUT, GATHER, KINDS, gather, large, merge, page, plan, shown
-from conformance.showing.anew import CannotShow, asked_again
+from conformance.showing.anew import asked_again
 from conformance.showing.paging import MOST_BOXES, boxes_of
 from conformance.showing.shown import Shown
 from conformance.showing.terminal import tell
@@ -208,7 +209,7 @@ def test_a_target_is_asked_what_it_does_today() -> None:
     right = asked_again(gather(), NumpyTarget())
     assert terminal(right).startswith("PAGE-1 GATHER-3  conforms  numpy\n") and not right.observed
     assert not re.search("differ|fault", terminal(right)) and "Diagnosis" not in page(right)
-    with pytest.raises(CannotShow, match="no case"):
+    with pytest.raises(CannotAsk, match="no case"):
         asked_again(Fixture(None, about=ABOUT), NumpyTarget())
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from conformance.showing.anew import CannotShow, asked_again
+from conformance.replaying.asking import CannotAsk
+from conformance.showing.anew import asked_again
 from conformance.showing.page import page_of
 from conformance.showing.shown import Shown
 from conformance.showing.terminal import tell
@@ -31,7 +32,7 @@ def show_file(path: Path, html: Path | None, target: Target | None, console: Con
     try:
         fixture = load(path)
         shown = Shown(asked_again(fixture, target) if target else fixture, path)
-    except (BadFixture, CannotShow) as error:
+    except (BadFixture, CannotAsk) as error:
         errors.print(plain(error, 600), markup=False, soft_wrap=True)
         return CANNOT
     if html is None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from conformance.shrinking.elements import Array, Simpler, simplified, zero
 from conformance.shrinking.gathers import in_first_block
-from conformance.shrinking.steps import Steps, lowered_numbers, tried
+from conformance.shrinking.steps import Steps, renumbered, tried
 from fixtures.cases import GatherCase
 from reference.records import Field, RecordLayout
 
@@ -21,12 +21,7 @@ MOST_ENTRIES = 1 << 20
 
 def blocks(case: GatherCase) -> Steps[GatherCase]:
     """The blocks that are needed, numbered from 0; else those alone; else with numbers as low as can be."""
-    for numbers in (list(range(len(_numbers(case)))), _numbers(case)):
-        fewer = _renumbered(case, numbers)
-        if _differ(fewer, case) and (yield fewer):
-            case = fewer
-            break
-    return (yield from lowered_numbers(case, _numbers, _renumbered))
+    return (yield from renumbered(case, _numbers, _renumbered, _differ))
 
 
 def one_block(case: GatherCase) -> Steps[GatherCase]:

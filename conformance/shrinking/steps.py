@@ -90,6 +90,21 @@ def contiguous(case: Case, get: Callable[[Case], Any], put: Callable[[Case, Any]
     return (yield from lowered_fields(case, get, put, lambda n: n & -n or 1))
 
 
+def renumbered(
+    case: Case,
+    numbers_of: Callable[[Case], list[int]],
+    put: Callable[[Case, list[int]], Case],
+    differ: Callable[[Case, Case], bool],
+) -> Steps[Case]:
+    """The blocks that are needed, numbered from 0; else those alone; else with numbers as low as can be."""
+    for numbers in (list(range(len(numbers_of(case)))), numbers_of(case)):
+        fewer = put(case, numbers)
+        if differ(fewer, case) and (yield fewer):
+            case = fewer
+            break
+    return (yield from lowered_numbers(case, numbers_of, put))
+
+
 def lowered_numbers(
     case: Case, numbers_of: Callable[[Case], list[int]], put: Callable[[Case, list[int]], Case]
 ) -> Steps[Case]:

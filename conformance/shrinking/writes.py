@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from conformance.shrinking.elements import NUMBERS, Array, lies_as_given, simplified
-from conformance.shrinking.steps import Steps, contiguous, lowered, lowered_numbers, removed, tried
+from conformance.shrinking.steps import Steps, contiguous, lowered, removed, renumbered, tried
 from fixtures.write_cases import PACKED, WriteArrangement, WriteCase
 
 SMALL = 1 << 20
@@ -36,12 +36,7 @@ def skipped(case: WriteCase) -> Steps[WriteCase]:
 
 def blocks(case: WriteCase) -> Steps[WriteCase]:
     """The blocks that are written to, numbered from 0; else those alone; else with numbers as low as can be."""
-    for numbers in (list(range(len(_numbers(case)))), _numbers(case)):
-        fewer = _renumbered(case, numbers)
-        if _differ(fewer, case) and (yield fewer):
-            case = fewer
-            break
-    return (yield from lowered_numbers(case, _numbers, _renumbered))
+    return (yield from renumbered(case, _numbers, _renumbered, _differ))
 
 
 def slots(case: WriteCase) -> Steps[WriteCase]:
