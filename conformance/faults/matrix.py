@@ -29,6 +29,8 @@ those of ci, and so what it sees is seen there."""
 PATIENCE, ENOUGH = 120, 8
 """After how many seconds the run of a mutant is taken to hang, and how many failures are then enough."""
 
+Run = Callable[[list[str]], subprocess.CompletedProcess[str]]
+
 TOGETHER = 4
 """Faults that one run of the gate judges: each has all the tests of its kind."""
 
@@ -120,9 +122,7 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
     return [row]
 
 
-def _outcomes(
-    kind: str, targets: list[str], profile: str, run: Callable[[list[str]], subprocess.CompletedProcess[str]]
-) -> dict[str, Any]:
+def _outcomes(kind: str, targets: list[str], profile: str, run: Run) -> dict[str, Any]:
     """By target: its red outcomes as gate.json has them, each with its seconds, and how many tests judged it."""
     with TemporaryDirectory() as folder:
         parts = [f"conformance/gate/test_{part}.py" for part in PARTS[kind]]
