@@ -22,10 +22,6 @@ from conformance.faults.made_from import made_from
 from conformance.spec import SPEC
 from conformance.verdicts import CRASHED, DIFFERS
 
-OF_MUTANTS = "quick"
-"""The profile at which CUDA code is judged on a CPU, where 2,000 cases of one kernel take minutes. Its cases are among
-those of ci, and so what it sees is seen there."""
-
 PATIENCE, ENOUGH = 120, 8
 """After how many seconds the run of a mutant is taken to hang, and how many failures are then enough."""
 
@@ -71,7 +67,7 @@ def judged(defects: Sequence[Defect], mutants: Sequence[Kept], profile: str) -> 
     """A row for each, in groups, as they come; a group on each core."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs: list[Callable[[], list[Row]]] = [partial(_of_group, group, profile) for group in _groups(defects)]
-        jobs += [partial(_of_mutant, kept, OF_MUTANTS) for kept in mutants]
+        jobs += [partial(_of_mutant, kept, profile) for kept in mutants]
         try:
             for done in as_completed([pool.submit(job) for job in jobs]):
                 yield done.result()

@@ -12,7 +12,7 @@ from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defect import PARTS
 from conformance.faults.defects import DEFECTS
 from conformance.faults.equivalents import EQUIVALENTS
-from conformance.faults.matrix import OF_MUTANTS, Row
+from conformance.faults.matrix import Row
 from conformance.faults.power import MOST, SEEDS, Power
 from conformance.spec import SPEC, clauses, in_short
 
@@ -34,9 +34,6 @@ from, and `make test` fails where that has changed.
 
 {models} faults as models and {mutants} changes of the CUDA sources, judged by the gate's own tests: {survivors}.
 {broken} are broken by a model.
-
-The changes are judged at profile {of_mutants}, whose cases are among those of ci: on a CPU the others take minutes for
-each.
 
 A row says how many tests were red, of how many that judge its kind; how many of the red ones named it, since its model
 explains all that was observed; and under which clauses they were. Tests of other kinds see most faults too, and are not
@@ -94,7 +91,6 @@ def _lines(rows: Sequence[Row], powers: Sequence[Power], profile: str) -> Iterab
     unbroken = [clause for clause in clauses() if clause not in broken]
     yield HEAD.format(
         profile=profile,
-        of_mutants=OF_MUTANTS,
         models=len(models),
         mutants=len(mutants),
         survivors=f"{len(survivors)} survived{': ' + ', '.join(row.name for row in survivors) if survivors else ''}",
