@@ -11,7 +11,7 @@ import pytest
 
 from conformance.collector import Collector
 from conformance.device_operations import OPERATIONS
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.judge import SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.keeping import forget, kept, watch
 from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
@@ -151,6 +151,12 @@ def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
     watch(judge, request.node)
     request.node.stash[JUDGE] = judge
     return judge
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What looking for known faults takes is counted over the tests that judge, not over those of the suite."""
+    if "target" not in getattr(item, "fixturenames", ()):
+        SEARCHES.seconds = 0.0
 
 
 @pytest.hookimpl(wrapper=True)
