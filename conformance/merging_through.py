@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from conformance.judge import Judge
 from conformance.observe import TargetError, invoke
-from conformance.session import claims
+from conformance.running.session import claims
 from conformance.targets.base import MERGE
 from fixtures.placement import placement
 from reference import merging

@@ -19,8 +19,8 @@ from xml.etree import ElementTree
 from conformance.faults.all_mutants import Kept
 from conformance.faults.defect import PARTS, Defect
 from conformance.faults.made_from import made_from
+from conformance.reports.verdicts import CRASHED, DIFFERS
 from conformance.spec import SPEC
-from conformance.verdicts import CRASHED, DIFFERS
 
 PATIENCE, ENOUGH = 120, 8
 """After how many seconds the run of a mutant is taken to hang, and how many failures are then enough."""

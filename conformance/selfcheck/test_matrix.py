@@ -13,8 +13,8 @@ from conformance.faults.equivalents import EQUIVALENTS, Equivalent
 from conformance.faults.matrix import Row
 from conformance.faults.matrix_report import stored
 from conformance.faults.power import powers_from
+from conformance.reports.verdicts import CRASHED, DIFFERS
 from conformance.selfcheck.running import gate
-from conformance.verdicts import CRASHED, DIFFERS
 
 REPAIR = "docs/faults.json is stale; python -m conformance faults judges what has changed"
 

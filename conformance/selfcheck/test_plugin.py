@@ -262,7 +262,14 @@ def test_receipts_of_workers_add_up(tmp_path: Path) -> None:
 def test_a_judging_test_without_a_clause_of_the_specification_is_a_usage_error(mark: str, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(f"import pytest\n\n\n{mark}def test_it(judge):\n    pass\n")
     done = run(
-        "pytest", "-p", "conformance.plugin", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)
+        "pytest",
+        "-p",
+        "conformance.running.plugin",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
     )
     assert done.returncode == 4
     assert "SPEC.md has SCALAR-1" in done.stderr

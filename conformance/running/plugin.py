@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from conformance.collector import Collector
 from conformance.device_operations import OPERATIONS
 from conformance.judge import SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
-from conformance.keeping import forget, kept, watch
 from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
-from conformance.report import write
-from conformance.session import GATE, binds, claims, receipts, targets_of, use_exact_memory, where, writes
+from conformance.reports.report import write
+from conformance.reports.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
+from conformance.running.collector import Collector
+from conformance.running.keeping import forget, kept, watch
+from conformance.running.session import GATE, binds, claims, receipts, targets_of, use_exact_memory, where, writes
 from conformance.spec import clauses
 from conformance.targets.base import GATHER, GATHERS, Target
-from conformance.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
 
 JUDGE = pytest.StashKey[Judge]()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.spec import clauses
-from conformance.verdicts import CONFORMS, Gate, Outcome, worst
+from conformance.reports.verdicts import CONFORMS, Gate, Outcome, worst
 
 SCHEMA = 1
 

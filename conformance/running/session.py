@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conformance.reports.verdicts import Gate
 from conformance.targets.base import (
     ATTEND,
     GATHER_FP8,
@@ -21,7 +22,6 @@ from conformance.targets.base import (
     Target,
 )
 from conformance.targets.registry import UnknownTarget, find, resolve
-from conformance.verdicts import Gate
 
 GATE = pytest.StashKey[Gate]()
 TARGETS = pytest.StashKey[dict[str, Target]]()

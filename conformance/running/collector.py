@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from conformance.keeping import left_behind
-from conformance.report import summary_line, write
-from conformance.session import GATE, binds, receipts, targets_of, where
+from conformance.reports.report import summary_line, write
+from conformance.reports.verdicts import CRASHED, Outcome
+from conformance.running.keeping import left_behind
+from conformance.running.session import GATE, binds, receipts, targets_of, where
 from conformance.spec import clauses, in_short
 from conformance.targets.base import Target
-from conformance.verdicts import CRASHED, Outcome
 
 PARTS = (
     ("DEVICE", "no GPU code"),
