@@ -1,19 +1,25 @@
-"""reports/gate.json and gate.md, and the summary on a terminal."""
+"""reports/gate.json and gate.md, and the lines of the summary on a terminal."""
 
 from __future__ import annotations
 
 import json
+import os
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from conformance.reports.gate import Gate
+from conformance.reports.receipts import Account, merged
+from conformance.reports.verdicts import CONFORMS, Outcome
 from conformance.spec import clauses
-from conformance.reports.verdicts import CONFORMS, Gate, Outcome, worst
 
 SCHEMA = 1
+COUNTS = ("cases", "rows", "elements")
+DISTRIBUTION = "nvfp4-mla-conformance"
 
 
 def as_json(gate: Gate) -> dict[str, Any]:
-    """The report as JSON types; the schema has the number 1."""
+    """The report as JSON types; gate.schema.json describes it."""
     return {
         "schema": SCHEMA,
         "verdict": gate.verdict,
@@ -21,40 +27,90 @@ def as_json(gate: Gate) -> dict[str, Any]:
         "profile": gate.profile,
         "seconds": round(gate.seconds, 1),
         "exit_status": gate.exit_status,
+        "complete": gate.complete,
+        "reasons": gate.reasons(),
+        "partial": gate.partial(),
+        "partial_ok": gate.partial_ok,
+        "required": list(gate.required),
+        **_suite(gate),
+        "repeat": gate.repeat,
+        "waivers": [_waiver(gate, number) for number in range(len(gate.waivers))],
         "targets": [_target(gate, name) for name in gate.targets],
     }
 
 
-def _target(gate: Gate, name: str) -> dict[str, Any]:
-    outcomes = gate.of(name)
+def _suite(gate: Gate) -> dict[str, Any]:
+    selection = gate.selection
+    shard = selection.shard if selection else None
     return {
-        "name": name,
-        "verdict": worst(outcome.verdict for outcome in outcomes),
-        "receipt": merged(gate.receipts.get(name, [])),
-        "tests": len(outcomes),
-        "clauses": [_clause(clause, gate.of(name, clause)) for clause in clauses_of(outcomes)],
-        "failures": [
-            {
-                "clause": " ".join(o.clauses),
-                "test": o.test,
-                "verdict": o.verdict,
-                "fixture": o.fixture,
-                "message": o.message,
-                "explained_by": list(o.explained_by),
-            }
-            for o in outcomes
-            if o.verdict != CONFORMS
-        ],
+        "shard": {"index": shard.index, "of": shard.of} if shard else None,
+        "suite": {
+            "version": _version(),
+            "tests": len(selection.tests) if selection else 0,
+            "asked": len(selection.asked) if selection else 0,
+            "fingerprint": selection.fingerprint if selection else "",
+        },
     }
 
 
-def _clause(clause: str, outcomes: list[Outcome]) -> dict[str, Any]:
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _waiver(gate: Gate, place: int) -> dict[str, Any]:
+    waiver = gate.waivers[place]
+    return {
+        **{name: getattr(waiver, name) for name in ("number", "clause", "target", "test", "reason", "link")},
+        "expires": waiver.expires.isoformat(),
+        "state": gate.state_of(waiver),
+        "tests": len(gate.waived_by(waiver)),
+    }
+
+
+def _target(gate: Gate, name: str) -> dict[str, Any]:
+    outcomes, accounts = gate.of(name), [account for account in gate.accounts if account.target == name]
+    return {
+        "name": name,
+        "verdict": gate.verdict_of(outcomes),
+        "receipt": merged([account.receipt for account in accounts]),
+        "workers": [_worker(account) for account in accounts],
+        "tests": len(outcomes),
+        **{what: sum(getattr(outcome, what) for outcome in outcomes) for what in COUNTS},
+        "clauses": [_clause(gate, clause, gate.of(name, clause)) for clause in clauses_of(outcomes)],
+        "failures": [_failure(gate, outcome) for outcome in outcomes if outcome.verdict != CONFORMS],
+    }
+
+
+WORKER = ("worker", "device", "cases", "rows", "elements", "calls", "launches", "peak_rss_mib", "error")
+"""What gate.json tells of each worker."""
+
+
+def _worker(account: Account) -> dict[str, Any]:
+    return {**{name: getattr(account, name) for name in WORKER}, "kernels": [dict(kernel) for kernel in account.kernels]}
+
+
+def _failure(gate: Gate, outcome: Outcome) -> dict[str, Any]:
+    waiver = gate.waived(outcome)
+    return {
+        "clause": " ".join(outcome.clauses),
+        "test": outcome.test,
+        "verdict": outcome.verdict,
+        "fixture": outcome.fixture,
+        "message": outcome.message,
+        "explained_by": list(outcome.explained_by),
+        "waived": waiver.number if waiver else None,
+    }
+
+
+def _clause(gate: Gate, clause: str, outcomes: list[Outcome]) -> dict[str, Any]:
     return {
         "id": clause,
-        "verdict": worst(outcome.verdict for outcome in outcomes),
-        "cases": sum(outcome.cases for outcome in outcomes),
-        "rows": sum(outcome.rows for outcome in outcomes),
-        "elements": sum(outcome.elements for outcome in outcomes),
+        "verdict": gate.verdict_of(outcomes),
+        **{what: sum(getattr(outcome, what) for outcome in outcomes) for what in COUNTS},
+        "waived": sum(gate.waived(outcome) is not None for outcome in outcomes),
     }
 
 
@@ -64,54 +120,56 @@ def clauses_of(outcomes: list[Outcome]) -> list[str]:
     return [clause for clause in clauses() if clause in found]
 
 
-def merged(receipts: list[dict[str, Any]]) -> dict[str, Any]:
-    """The receipts of several workers as one: launches added up, and what differs between workers kept as a list."""
-    keys = dict.fromkeys(key for receipt in receipts for key in receipt)
-    return {key: _merged_values(key, [receipt[key] for receipt in receipts if key in receipt]) for key in keys}
-
-
-def _merged_values(key: str, values: list[Any]) -> Any:
-    if all(isinstance(value, dict) for value in values):
-        return merged(values)
-    if key == "launches":
-        return sum(values)
-    distinct = [value for i, value in enumerate(values) if value not in values[:i]]
-    return distinct[0] if len(distinct) == 1 else distinct
-
-
-def as_markdown(gate: Gate) -> str:
-    """The report for a CI job's summary page."""
-    lines = [f"# Gate: {gate.verdict}", "", f"Profile {gate.profile}, seed {gate.seed}, {gate.seconds:.0f} s.", ""]
-    for name in gate.targets:
-        outcomes = gate.of(name)
+def as_markdown(report: dict[str, Any]) -> str:
+    """A report, as as_json gives it, for a CI job's summary page."""
+    shard = report["shard"]
+    part = f" (shard {shard['index']} of {shard['of']})" if shard else ""
+    lines = [f"# Gate: {report['verdict']}{part}", ""]
+    lines += [f"Profile {report['profile']}, seed {report['seed']}, {report['seconds']:.0f} s.", ""]
+    lines += [f"- {reason}" for reason in report["reasons"]] + ([""] if report["reasons"] else [])
+    for target in report["targets"]:
+        lines += _target_in_markdown(target)
+    if waivers := report["waivers"]:
+        lines += ["## Waivers", "", "| clause | target | tests | expires | state | reason |", "|---|---|--:|---|---|---|"]
         lines += [
-            f"## {name}: {summary_line(gate, name)}",
-            "",
-            "| clause | verdict | cases | rows | elements |",
-            "|---|---|--:|--:|--:|",
+            f"| {w['clause']} | {w['target']} | {w['tests']} | {w['expires']} | {w['state']} | [{w['reason']}]({w['link']}) |"
+            for w in waivers
         ]
-        for clause in clauses_of(outcomes):
-            row = _clause(clause, gate.of(name, clause))
-            lines.append(f"| {clause} | {row['verdict']} | {row['cases']:,} | {row['rows']:,} | {row['elements']:,} |")
-        for outcome in outcomes:
-            if outcome.verdict != CONFORMS:
-                lines += ["", f"`{outcome.test}`", "", "```text", outcome.message, "```"]
-        lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", "```sh", report["repeat"], "```", ""])
 
 
-def summary_line(gate: Gate, name: str) -> str:
-    """One line on a target: its verdict and how much was compared."""
-    outcomes = gate.of(name)
-    counts = [sum(getattr(outcome, what) for outcome in outcomes) for what in ("cases", "rows", "elements")]
-    return (
-        f"{worst(o.verdict for o in outcomes)}: {len(clauses_of(outcomes))} clauses, {len(outcomes)} tests, "
-        "{:,} cases, {:,} rows, {:,} elements".format(*counts)
-    )
+def _target_in_markdown(target: dict[str, Any]) -> list[str]:
+    lines = [
+        f"## {target['name']}: {target_line(target)}",
+        "",
+        "| clause | verdict | cases | rows | elements |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for clause in target["clauses"]:
+        verdict = clause["verdict"] + (f", {clause['waived']} waived" if clause["waived"] else "")
+        counts = " | ".join(f"{clause[what]:,}" for what in COUNTS)
+        lines.append(f"| {clause['id']} | {verdict} | {counts} |")
+    for failure in target["failures"]:
+        waived = f" (waiver {failure['waived']})" if failure["waived"] else ""
+        lines += ["", f"`{failure['test']}`{waived}", "", "```text", failure["message"], "```"]
+    return [*lines, ""]
+
+
+def target_line(target: dict[str, Any]) -> str:
+    """One line on a target of a report: its verdict and how much was compared."""
+    counts = [f"{target[what]:,} {what}" for what in COUNTS]
+    return f"{target['verdict']}: {len(target['clauses'])} clauses, {target['tests']} tests, {', '.join(counts)}"
 
 
 def write(gate: Gate, folder: Path) -> None:
     """Write gate.json and gate.md into a folder, which is made if need be."""
+    write_report(as_json(gate), folder)
+
+
+def write_report(report: dict[str, Any], folder: Path) -> None:
+    """Write a report, each file in one step, so that whoever reads it finds a whole one."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gate.json").write_text(json.dumps(as_json(gate), indent=2) + "\n")
-    (folder / "gate.md").write_text(as_markdown(gate))
+    for name, text in (("gate.json", json.dumps(report, indent=2) + "\n"), ("gate.md", as_markdown(report))):
+        passing = folder / f".{name}.{os.getpid()}"
+        passing.write_text(text)
+        passing.replace(folder / name)
