@@ -24,8 +24,7 @@ PYTEST := $(PYTHON) -m pytest -n $(WORKERS)
 .DEFAULT_GOAL := gate
 
 gate: $(READY)
-	$(PYTEST) conformance/gate --target $(TARGET) --profile $(PROFILE) --seed $(SEED) \
-	    --report-dir reports --junitxml reports/junit.xml
+	$(PYTEST) conformance/gate --target $(TARGET) --profile $(PROFILE) --seed $(SEED) --report-dir reports
 
 test: lint
 	$(PYTEST) --target host --target numpy --target torch
@@ -46,17 +45,18 @@ lint: $(READY)
 sanitize: $(READY)
 	@for tool in $(TOOLS); do \
 	    echo "compute-sanitizer $$tool, target $(TARGET)"; \
-	    $(SANITIZER) --tool $$tool --error-exitcode 70 --print-limit 10 $(PYTHON) -m pytest $(PART) \
-	        -m "not unsanitized" -p no:cacheprovider --exact-memory --require cuda --target $(TARGET) --seed $(SEED) || exit 1; \
+	    $(SANITIZER) --tool $$tool --error-exitcode 70 --print-limit 10 $(PYTHON) -m pytest $(PART) -n 0 \
+	        -m "not unsanitized" -p no:cacheprovider --exact-memory --partial-ok --require cuda --target $(TARGET) --seed $(SEED) || exit 1; \
 	done
 
 # Everything that needs a GPU.
 gpu: $(READY)
 	$(PYTEST) conformance/gate --target cuda --target cuda-plain --require cuda --report-dir reports
-	$(PYTEST) conformance/gate/test_write.py conformance/gate/test_write_calls.py --require cuda \
+	$(PYTEST) conformance/gate/test_write.py conformance/gate/test_write_calls.py --require cuda --partial-ok \
 	    $(foreach profile,$(PROFILES_OF_WRITERS),--target cuda-$(profile))
 	for profile in $(PROFILES_OF_WRITERS); do $(PYTHON) -m conformance identify --target cuda-$$profile || exit 1; done
 	$(PYTHON) -m pytest conformance/selfcheck/test_device_gpu.py conformance/selfcheck/test_kernel_ops_gpu.py \
+	    conformance/selfcheck/test_pinning_gpu.py \
 	    conformance/selfcheck/test_bench_device.py
 	$(MAKE) sanitize TARGET=cuda
 	$(PYTHON) -m conformance bench --target cuda --target cuda-plain

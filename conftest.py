@@ -1,3 +1,3 @@
 """Loads the gate's options and fixtures."""
 
-pytest_plugins = ["conformance.running.keeping", "conformance.running.plugin"]
+pytest_plugins = ["conformance.running"]

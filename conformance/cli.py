@@ -215,6 +215,29 @@ def replay(
 
 
 @app.command()
+def merge(
+    report: Annotated[list[Path], typer.Argument(metavar="REPORT", help="gate.json of each shard, or its folder.")],
+    report_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to write the joined gate.json and gate.md.")
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(metavar="WHAT", help="cuda or sm_100, on which all have to judge; may repeat.")
+    ] = None,
+) -> None:
+    """Join the reports of all shards of a run (pytest --shard I/N) into that of the gate.
+
+    The exit code is 0 if it conforms, 1 if something differs or crashed, and 6 if something was not judged: if a shard
+    is missing, is given twice, did not come to its end, or is of another run.
+    """
+    from conformance.reports import command as of_reports
+
+    try:
+        raise typer.Exit(of_reports.merge(report, report_dir, require or (), typer.echo))
+    except of_reports.BadFolder as error:
+        raise typer.BadParameter(str(error), param_hint="--report-dir") from error
+
+
+@app.command()
 def histogram(
     tokens: Annotated[int, typer.Option(min=1, help="Tokens of each kind.")] = 4000,
 ) -> None:

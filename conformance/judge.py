@@ -16,6 +16,7 @@ from conformance.explain import fault_lines, mismatch_lines, stray_lines
 from conformance.faults.call_diagnosis import explain_call
 from conformance.faults.explanation import Explanation, NotLookedInto
 from conformance.observe import Observation, TargetError, observe, patterns, wrong_elements
+from conformance.patience import PATIENCE
 from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
 from reference.gather import gather, gather_and_maybe_dequant_cache
@@ -39,7 +40,8 @@ class Searches:
         """Add what a search takes."""
         began = time.monotonic()
         try:
-            yield
+            with PATIENCE.paused():
+                yield
         finally:
             self.seconds += time.monotonic() - began
 
@@ -115,6 +117,7 @@ class Count:
 
     def add(self, rows: int, elements: int, cases: int = 1) -> None:
         """Count what some more cases compared."""
+        PATIENCE.again()
         self.cases += cases
         self.rows += rows
         self.elements += elements
@@ -138,6 +141,7 @@ class Judge:
     def on(self, question: str, case: Any) -> Iterator[None]:
         """Note what is judged, for the fixture that a failure leaves."""
         self.asked = question, case
+        PATIENCE.again()
         if self.before:
             self.before(question, case)
         yield

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from conformance import machine
+from conformance.allocations import ALIGNMENT, fill_of, scan, storable, to_alignment, without_margins
+from conformance.shortage import Room, stating_need
 from fixtures.placement import Placement
-
-ALIGNMENT = 256  # bytes; what a placement's shift counts from
-_SCAN = 1 << 24  # elements looked at together, so that a scan of a huge allocation needs little memory
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Region:
 
 
 class Memory(Protocol):
-    """What a target's arrays are made of."""
+    """What a target's arrays are made of; Shortage where there is too little of it."""
 
     name: str
     on_device: bool
@@ -60,6 +60,12 @@ class Memory(Protocol):
     def count_allocations(self) -> AbstractContextManager[list[int]]:
         """The list grows by the bytes of each allocation that is made with that library in the meantime."""
 
+    def limit(self, nbytes: int) -> None:
+        """Let all arrays of that library together take no more of the device from now on; on the CPU nothing."""
+
+    def room(self) -> Room:
+        """How much there is, and how much of it may be used."""
+
 
 class ArrayMemory:
     """Arrays of NumPy, or of a module with its interface."""
@@ -70,6 +76,7 @@ class ArrayMemory:
         self.on_device = xp is not np
         self.exact = False
 
+    @stating_need
     def place(self, placement: Placement) -> Region:
         """See Memory."""
         placement = without_margins(placement) if self.exact else placement
@@ -82,18 +89,21 @@ class ArrayMemory:
         self.write(region, placement.data)
         return region
 
+    @stating_need
     def write(self, region: Region, data: npt.NDArray[Any]) -> None:
         """See Memory."""
         region.view[self._held(region)] = self.xp.asarray(data)
 
+    @stating_need
     def read(self, region: Region) -> npt.NDArray[Any]:
         """See Memory."""
         return self._to_numpy(region.view[self._held(region)])
 
+    @stating_need
     def strays(self, region: Region) -> list[int]:
         """See Memory."""
         region.view[self._held(region)] = region.placement.poison
-        return _scan(region, region.base, region.placement.poison, self.xp.flatnonzero)
+        return scan(region.base, region.first, region.placement.poison, self.xp.flatnonzero)
 
     def synchronize(self) -> None:
         """See Memory."""
@@ -117,13 +127,26 @@ class ArrayMemory:
         with hook():
             yield seen
 
+    def limit(self, nbytes: int) -> None:
+        """See Memory; what is taken past CuPy's pool, as with `exact`, is not counted."""
+        if self.xp is not np:
+            self.xp.get_default_memory_pool().set_limit(size=nbytes)
+
+    def room(self) -> Room:
+        """See Memory."""
+        if self.xp is np:
+            return Room(free=machine.free_bytes())
+        runtime, pool = self.xp.cuda.runtime, self.xp.get_default_memory_pool()
+        name = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
+        return Room(name, runtime.memGetInfo()[0], pool.get_limit() or None, pool.used_bytes())
+
     def _allocate(self, placement: Placement) -> tuple[Any, int]:
         item = placement.data.itemsize
         make = self.xp.zeros if placement.poison == 0 else self.xp.empty
         base = make(placement.size + self._slack // item, placement.data.dtype)
         if placement.poison != 0:
             base.fill(placement.poison)
-        return base, placement.before + _to_alignment(self._address(base) + placement.before * item, placement)
+        return base, placement.before + to_alignment(self._address(base) + placement.before * item, placement)
 
     @property
     def _slack(self) -> int:
@@ -147,33 +170,37 @@ class TorchMemory:
         self.name, self.device = f"torch:{device}", device
         self.on_device = device.startswith("cuda")
         self.exact = False
+        self._limit: int | None = None
 
+    @stating_need
     def place(self, placement: Placement) -> Region:
         """See Memory."""
         import torch
 
         placement = without_margins(placement) if self.exact else placement
-        data = _storable(placement.data)
-        fill = _fill(placement)
+        data = storable(placement.data)
+        fill = fill_of(placement)
         base = self._filled(placement.size + (0 if self.exact else ALIGNMENT // data.itemsize), fill, data.dtype)
         address = base.data_ptr() + placement.before * data.itemsize
-        first = placement.before + _to_alignment(address, placement)
+        first = placement.before + to_alignment(address, placement)
         view = torch.as_strided(base, placement.shape, placement.strides, first)
         bf16 = placement.data.dtype == np.uint16
         region = Region(placement, base, view.view(torch.bfloat16) if bf16 else view, first)
         self.write(region, placement.data)
         return region
 
+    @stating_need
     def write(self, region: Region, data: npt.NDArray[Any]) -> None:
         """See Memory."""
         import torch
 
-        view, stored = region.view.view(region.base.dtype), torch.from_numpy(_storable(data)).to(self.device)
+        view, stored = region.view.view(region.base.dtype), torch.from_numpy(storable(data)).to(self.device)
         for dimension, stride in enumerate(region.placement.strides):
             if stride == 0:  # torch refuses to write an element twice
                 view, stored = view.narrow(dimension, 0, 1), stored.narrow(dimension, 0, 1)
         view[self._held(region)] = stored
 
+    @stating_need
     def read(self, region: Region) -> npt.NDArray[Any]:
         """See Memory."""
         import torch
@@ -182,13 +209,14 @@ class TorchMemory:
         values: npt.NDArray[Any] = view[self._held(region)].cpu().contiguous().numpy()
         return values.view(region.placement.data.dtype).copy()
 
+    @stating_need
     def strays(self, region: Region) -> list[int]:
         """See Memory."""
-        placement, fill = region.placement, _fill(region.placement)
-        self.write(region, np.full(placement.data.shape, fill, _storable(placement.data).dtype))
+        placement, fill = region.placement, fill_of(region.placement)
+        self.write(region, np.full(placement.data.shape, fill, storable(placement.data).dtype))
         if self.device == "cpu":  # NumPy scans faster
-            return _scan(region, region.base.numpy(), fill, np.flatnonzero)
-        return _scan(region, region.base, fill, lambda changed: changed.nonzero()[:, 0])
+            return scan(region.base.numpy(), region.first, fill, np.flatnonzero)
+        return scan(region.base, region.first, fill, lambda changed: changed.nonzero()[:, 0])
 
     def _held(self, region: Region) -> Any:
         import torch
@@ -201,10 +229,7 @@ class TorchMemory:
         # NumPy's zeros stay unbacked by memory until they are written; torch's do not.
         if fill == 0 and self.device == "cpu":
             return torch.from_numpy(np.zeros(size, dtype))
-        try:
-            return torch.full((size,), fill, dtype=getattr(torch, dtype.name), device=self.device)
-        except torch.OutOfMemoryError as error:
-            raise MemoryError(str(error)) from error
+        return torch.full((size,), fill, dtype=getattr(torch, dtype.name), device=self.device)
 
     def synchronize(self) -> None:
         """See Memory."""
@@ -238,32 +263,22 @@ class TorchMemory:
         if after[0] != before[0]:
             seen.append(after[1] - before[1])
 
+    def limit(self, nbytes: int) -> None:
+        """See Memory."""
+        import torch
 
-def without_margins(placement: Placement) -> Placement:
-    """The placement at the start of an aligned allocation that ends with its last element."""
-    return replace(placement, before=placement.shift // placement.data.itemsize, after=0)
+        if self.on_device:
+            number = torch.device(self.device).index
+            total = torch.cuda.get_device_properties(number).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(nbytes / total, 1.0), number)
+            self._limit = nbytes
 
+    def room(self) -> Room:
+        """See Memory."""
+        import torch
 
-def _storable(data: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    # torch has bfloat16, whose bits it takes as int16, and little that works for uint16.
-    return data.view(np.int16) if data.dtype == np.uint16 else data
-
-
-def _scan(region: Region, base: Any, poison: int, flatnonzero: Callable[[Any], Any]) -> list[int]:
-    for start in range(0, len(base), _SCAN):
-        changed = base[start : start + _SCAN] != poison
-        if bool(changed.any()):
-            return [int(place) + start - region.first for place in flatnonzero(changed)[:8]]
-    return []
-
-
-def _fill(placement: Placement) -> int:
-    return int(np.array(placement.poison).astype(np.int64).astype(_storable(placement.data).dtype))
-
-
-def _to_alignment(address: int, placement: Placement) -> int:
-    """Elements to move on, so that an address that is now `address` stands `placement.shift` after a boundary."""
-    item = placement.data.itemsize
-    if placement.shift % item:
-        raise ValueError(f"shift is {placement.shift} bytes; allowed are multiples of {item}")
-    return (placement.shift - address) % ALIGNMENT // item
+        if not self.on_device:
+            return Room(free=machine.free_bytes())
+        number = torch.device(self.device).index
+        name, free = torch.cuda.get_device_name(number), torch.cuda.mem_get_info(number)[0]
+        return Room(name, free, self._limit, torch.cuda.memory_allocated(number))

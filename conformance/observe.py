@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance import pending
+from conformance import pending, tally
 from conformance.memory import Region
+from conformance.shortage import is_shortage, stated
 from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, ZERO, Poison, is_huge, others, place
@@ -61,26 +63,56 @@ def call(target: Target, regions: dict[str, Region], layout: RecordLayout = NVFP
 
 
 def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, Any]) -> None:
-    """Call an operator of a target; TargetError if it raises, LeftPending if it leaves a CUDA error behind."""
+    """Call an operator of a target; TargetError if it raises, LeftPending if it leaves a CUDA error behind.
+
+    MemoryError, with the need, if it runs out of memory: that says nothing of what it does where there is more.
+    """
     if target.memory.on_device:
         pending.take()  # what was there before is not this call's
     try:
-        operator(**arguments)
-    except (KeyboardInterrupt, MemoryError):
+        with _around(target):
+            operator(**arguments)
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out of a verdict
+        if is_shortage(error):
+            raise stated(error, target.memory) from error
         raise TargetError(f"{type(error).__name__}: {error}") from error
     finally:
         left = pending.take() if target.memory.on_device else None
+    tally.note(target, getattr(operator, "__name__", ""), arguments)
     if left:
         raise LeftPending(f"the call returned and left a CUDA error pending: {left} (DEVICE-10)")
 
 
+Around = Callable[[Target], AbstractContextManager[None]]
+
+
+def _nothing(target: Target) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+_around: Around = _nothing
+
+
+@contextmanager
+def watching(around: Around) -> Iterator[None]:
+    """Have each call of an operator made within `around(target)` for as long as the context lasts."""
+    global _around
+    _around = around
+    try:
+        yield
+    finally:
+        _around = _nothing
+
+
 def settle(target: Target) -> None:
-    """Wait for what was launched; TargetError if the device reports that it failed."""
+    """Wait for what was launched; TargetError if the device reports that it failed, MemoryError if it lacked memory."""
     try:
         target.memory.synchronize()
     except Exception as error:
+        if is_shortage(error):
+            raise stated(error, target.memory) from error
         raise TargetError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
 
 

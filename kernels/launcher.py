@@ -36,6 +36,11 @@ class Launcher:
             self._run_on_device(args, rows, int(caller.device.removeprefix("cuda:")), caller.library)
         self._launches[caller.device] = self._launches.get(caller.device, 0) + 1
 
+    @property
+    def launches(self) -> int:
+        """How often the kernel was launched, on all devices."""
+        return sum(self._launches.values())
+
     def receipt(self) -> dict[str, Any]:
         """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom."""
         builds: dict[str, dict[str, Any]] = {}
@@ -61,7 +66,7 @@ class Launcher:
             }
         for device, build_facts in builds.items():
             build_facts["launches"] = self._launches.get(device, 0)
-        return {"kernel": self.kernel.symbol, "launches": sum(self._launches.values()), "devices": builds}
+        return {"kernel": self.kernel.symbol, "launches": self.launches, "devices": builds}
 
     def _run_on_host(self, args: np.ndarray[Any, np.dtype[np.void]], rows: int) -> None:
         if self._failure is not None:

@@ -92,6 +92,15 @@ class Operators:
             launcher = self._merge_launchers[merge_catalog.kernel_for(call)]
             launcher.launch(merge_catalog.pack(call), rows=call.rows, caller=call.output)
 
+    def launches(self) -> dict[str, int]:
+        """Return how many kernels were launched so far, by operator."""
+        return {
+            "cp_gather_and_upconvert_nvfp4_kv_cache": self._launcher.launches,
+            "cp_gather_and_upconvert_fp8_kv_cache": self._fp8_launcher.launches,
+            "gather_and_maybe_dequant_cache": sum(each.launches for each in self._generic_launchers.values()),
+            "merge_attn_states": sum(each.launches for each in self._merge_launchers.values()),
+        }
+
     def receipt(self) -> dict[str, Any]:
         """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom.
 

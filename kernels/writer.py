@@ -33,6 +33,10 @@ class Writer:
         if call.num_tokens > 0:  # WRITE-8
             self._launchers[call.kv_cache_dtype].launch(pack(call), rows=call.num_tokens, caller=call.kv_cache)
 
+    def launches(self) -> dict[str, int]:
+        """Return how many kernels were launched so far, by operator."""
+        return {"concat_and_cache_mla": sum(each.launches for each in self._launchers.values())}
+
     def receipt(self) -> dict[str, Any]:
         """Return what ran: the quantization, the sum of launches, and the receipt of each kernel that was built.
 

@@ -2,13 +2,14 @@
 
 That is the tests of its kind and the cases that they are given, the models of its faults, and the CUDA sources of a
 mutant. What compares is not among it, for `make test` judges every model again by the test that sees it soonest.
-Comments and docstrings do not count.
+Comments and docstrings do not count, nor do marks of what profile quick or a sanitizer leaves out.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -88,16 +89,20 @@ def _imported(path: Path) -> tuple[Path, ...]:
     return tuple(path for path in paths if path.is_file())
 
 
+_SILENT = re.compile(r"\s*(#|@pytest\.mark\.(long|unsanitized|nightly)$)")
+"""A comment, and a mark that says which runs leave a test out: those that make the matrix leave nothing out."""
+
+
 @cache
 def what_counts(path: Path) -> bytes:
-    """A file without what does nothing: of Python comments, docstrings and empty lines."""
+    """A file without what does nothing: of Python comments, docstrings, empty lines, and marks that spare a test."""
     if path.suffix != ".py":
         return path.read_bytes()
     text, silent = path.read_text(), set[int]()
     for docstring in _docstrings(ast.parse(text)):
         silent.update(range(docstring.lineno, int(docstring.end_lineno or docstring.lineno) + 1))
     lines = (line for number, line in enumerate(text.splitlines(), 1) if number not in silent)
-    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#")).encode()
+    return "\n".join(line for line in lines if line.strip() and not _SILENT.match(line)).encode()
 
 
 def _docstrings(tree: ast.Module) -> Iterator[ast.Expr]:

@@ -46,6 +46,7 @@ def test_every_number_of_tokens_heads_and_elements_is_served(judge: Judge, kind:
         judge_merge(judge, case)
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("MERGE-1", "MERGE-2", "MERGE-9")
 @kinds
@@ -83,6 +84,7 @@ def test_strides_that_are_never_used_mean_nothing(judge: Judge, kind: str) -> No
     judge_merge(judge, cases.strides_that_mean_nothing(kind))
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("MERGE-8")
 @pytest.mark.parametrize("far", cases.FAR, ids=" ".join)

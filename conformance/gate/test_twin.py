@@ -197,6 +197,7 @@ def test_a_second_call_on_the_same_arrays_reads_them_anew(judge: Judge, layout: 
     must_read_anew(judge, (first, second))
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @over_each(FAR, FAR)
 def test_offsets_of_two_gib_and_more_are_reached(judge: Judge, named: Named, layout: RecordLayout) -> None:

@@ -92,6 +92,7 @@ def test_every_token_is_written_and_nothing_else(judge: Judge, tokens: int, kv_c
     judge_write(judge, realize(Slots(tokens, 16, skipped=tokens // 3), tokens, kv_cache_dtype))
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("WRITE-6", "WRITE-7")
 @formats

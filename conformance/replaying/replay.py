@@ -62,9 +62,9 @@ def _test_again(path: Path, fixture: Fixture, target: str, tell: Tell) -> int:
     tell(f"{path}: no case that fails alone; running {test}")
     seed, profile = str(fixture.about.get("seed", 0)), str(fixture.about.get("gate_profile", "quick"))
     again = test.replace(f"[{old}", f"[{target}", 1)
-    options = [f"--target={target}", f"--seed={seed}", f"--profile={profile}", "--dump-dir=", "-p", "no:cacheprovider"]
+    options = [f"--target={target}", f"--seed={seed}", f"--profile={profile}", "--dump-dir=", "--partial-ok"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--no-header", *options, again],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header", *options, again],
         cwd=SPEC.parent,
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from conformance.reports.campaign_report import campaign_in_markdown
 from conformance.reports.gate import Gate
 from conformance.reports.receipts import Account, merged
 from conformance.reports.verdicts import CONFORMS, Outcome
@@ -32,8 +33,10 @@ def as_json(gate: Gate) -> dict[str, Any]:
         "partial": gate.partial(),
         "partial_ok": gate.partial_ok,
         "required": list(gate.required),
+        "asked_targets": list(gate.asked_targets),
         **_suite(gate),
         "repeat": gate.repeat,
+        "campaign": gate.campaign,
         "waivers": [_waiver(gate, number) for number in range(len(gate.waivers))],
         "targets": [_target(gate, name) for name in gate.targets],
     }
@@ -84,12 +87,16 @@ def _target(gate: Gate, name: str) -> dict[str, Any]:
     }
 
 
-WORKER = ("worker", "device", "cases", "rows", "elements", "calls", "launches", "peak_rss_mib", "error")
+WORKER = ("worker", "device", "driver", "cases", "rows", "elements", "calls", "launches", "peak_rss_mib", "error")
 """What gate.json tells of each worker."""
 
 
 def _worker(account: Account) -> dict[str, Any]:
-    return {**{name: getattr(account, name) for name in WORKER}, "kernels": [dict(kernel) for kernel in account.kernels]}
+    return {
+        **{name: getattr(account, name) for name in WORKER},
+        "kernels": [dict(kernel) for kernel in account.kernels_after or account.kernels],
+        "unseen": account.unseen,
+    }
 
 
 def _failure(gate: Gate, outcome: Outcome) -> dict[str, Any]:
@@ -109,6 +116,7 @@ def _clause(gate: Gate, clause: str, outcomes: list[Outcome]) -> dict[str, Any]:
     return {
         "id": clause,
         "verdict": gate.verdict_of(outcomes),
+        "tests": len(outcomes),
         **{what: sum(getattr(outcome, what) for outcome in outcomes) for what in COUNTS},
         "waived": sum(gate.waived(outcome) is not None for outcome in outcomes),
     }
@@ -126,14 +134,22 @@ def as_markdown(report: dict[str, Any]) -> str:
     part = f" (shard {shard['index']} of {shard['of']})" if shard else ""
     lines = [f"# Gate: {report['verdict']}{part}", ""]
     lines += [f"Profile {report['profile']}, seed {report['seed']}, {report['seconds']:.0f} s.", ""]
-    lines += [f"- {reason}" for reason in report["reasons"]] + ([""] if report["reasons"] else [])
+    notes = dict.fromkeys([*report["reasons"], *report["partial"]])
+    lines += [f"- {note}" for note in notes] + ([""] if notes else [])
     for target in report["targets"]:
         lines += _target_in_markdown(target)
+    lines += campaign_in_markdown(report["campaign"])
     if waivers := report["waivers"]:
-        lines += ["## Waivers", "", "| clause | target | tests | expires | state | reason |", "|---|---|--:|---|---|---|"]
         lines += [
-            f"| {w['clause']} | {w['target']} | {w['tests']} | {w['expires']} | {w['state']} | [{w['reason']}]({w['link']}) |"
-            for w in waivers
+            "## Waivers",
+            "",
+            "| clause | target | tests | expires | state | reason |",
+            "|---|---|--:|---|---|---|",
+        ]
+        lines += [
+            f"| {' | '.join(str(each[what]) for what in ('clause', 'target', 'tests', 'expires', 'state'))} "
+            f"| [{each['reason']}]({each['link']}) |"
+            for each in waivers
         ]
     return "\n".join([*lines, "", "```sh", report["repeat"], "```", ""])
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from conformance.reports.receipts import Account
-    from conformance.reports.selection import Selection
-    from conformance.reports.waivers import Waiver
+    pass
 
 CONFORMS, DIFFERS, UNSUPPORTED, NOT_JUDGED, CRASHED = "conforms", "differs", "unsupported", "not judged", "crashed"
 

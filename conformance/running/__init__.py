@@ -1,1 +1,13 @@
-"""The pytest side: options, hooks, and what goes between the processes of a run."""
+"""The pytest side: options, hooks, and what goes between the processes of a run. A plugin that loads all of them."""
+
+pytest_plugins = [
+    "conformance.running.pinning",  # first: no worker may have seen a device before it is pinned to its own
+    "conformance.running.selecting",
+    "conformance.running.keeping",
+    "conformance.running.plugin",
+    "conformance.running.examples",
+    "conformance.running.campaign",
+    "conformance.running.containing",
+    "conformance.running.junit",
+    "conformance.running.progress",
+]

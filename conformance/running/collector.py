@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from conformance.reports.report import summary_line, write
+from conformance.reports.receipts import Account
+from conformance.reports.report import as_json, target_line, write
+from conformance.reports.selection import Selection
 from conformance.reports.verdicts import CRASHED, Outcome
+from conformance.running.accounts import accounts
 from conformance.running.keeping import left_behind
-from conformance.running.session import GATE, binds, receipts, targets_of, where
+from conformance.running.selecting import SELECTION
+from conformance.running.session import GATE, binds, targets_of, where
 from conformance.spec import clauses, in_short
 from conformance.targets.base import Target
 
@@ -33,6 +39,7 @@ class Collector:
     def __init__(self, config: pytest.Config) -> None:
         """`config` is that of the reporting process."""
         self.config, self.gate = config, config.stash[GATE]
+        self.gate.repeat = _repeat(config)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the outcome that a report carries."""
@@ -55,22 +62,29 @@ class Collector:
                 if fixture:
                     again = f"python -m conformance replay {fixture} --target {name}"
                     report.longrepr = message = f"{message}\n  fixture  {fixture}\n  replay   {again}"
-                outcome = Outcome(report.nodeid, name, (), CRASHED, message=message, fixture=str(fixture or ""))
+                asked = tuple(getattr(report, "clauses", ()))
+                outcome = Outcome(report.nodeid, name, asked, CRASHED, message=message, fixture=str(fixture or ""))
                 self.gate.outcomes.append(outcome)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over the receipts of a worker."""
-        self._receive(getattr(node, "workeroutput", {}).get("receipts", {}))
+        """Take over what a worker counted, and which tests it was to run."""
+        told = getattr(node, "workeroutput", {})
+        self._receive(told.get("accounts", []))
+        if self.gate.selection is None and "selection" in told:
+            self.gate.selection = Selection.heard(told["selection"])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the reports, and turn the exit code red if something was not judged."""
-        if not self.gate.outcomes:
-            return
         self.gate.exit_status = int(exitstatus)
         self.gate.seconds += time.monotonic()
-        self._receive(receipts(self.config))
+        if self.gate.selection is None:
+            self.gate.selection = self.config.stash.get(SELECTION, None)
+        if not self.gate.asked:
+            return
+        if not hasattr(self.config, "workerinput") and SELECTION in self.config.stash:
+            self._receive(accounts(self.config))
         session.exitstatus = self.gate.exit_code(int(exitstatus))
         folder = self.config.getoption("--report-dir")
         if folder:
@@ -78,36 +92,66 @@ class Collector:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Say the verdict, target by target, and how to repeat the run."""
-        if not self.gate.outcomes:
+        if not self.gate.asked:
             return
-        terminalreporter.section(f"gate: {self.gate.verdict}")
-        for name in self.gate.targets:
-            terminalreporter.write_line(f"target {name}: {where(targets_of(self.config)[name])}")
-            terminalreporter.write_line(f"  {summary_line(self.gate, name)}")
-            if unbound := _unbound(targets_of(self.config)[name]):
-                terminalreporter.write_line(f"  what does not bind it: {', '.join(unbound)}")
-            if targets_of(self.config)[name].slow and self.gate.profile == "quick":
-                terminalreporter.write_line("  it is slow: profile quick leaves out what is marked long")
-            for verdict, reason, tests in self.gate.unjudged(name):
-                terminalreporter.write_line(f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}")
-            judged = {clause for outcome in self.gate.of(name) for clause in outcome.clauses}
-            target = targets_of(self.config)[name]
-            asked = [clause for clause in clauses() if not clause.startswith("SCALAR") and binds(clause, target)]
-            left = [clause for clause in asked if clause not in judged]
-            if left:
+        report = as_json(self.gate)
+        terminalreporter.section(f"gate: {report['verdict']}{_part_of(report)}")
+        for target in report["targets"]:
+            for line in self._lines(target):
+                terminalreporter.write_line(line)
+        for waiver in report["waivers"]:
+            if waiver["tests"]:
                 terminalreporter.write_line(
-                    f"  a part of the gate: {len(left)} clauses not asked for: {in_short(left)}"
+                    f"waiver {waiver['number']} lets {waiver['tests']} tests stand until {waiver['expires']}: "
+                    f"{waiver['reason']} ({waiver['link']})"
                 )
-            for fault, count, total in self.gate.common_faults(name):
-                terminalreporter.write_line(f"  fault {fault} explains exactly {count} of {total} tests that differ")
-        args = " ".join(f"--target {name}" for name in self.gate.targets)
-        terminalreporter.write_line(
-            f"repeat: python -m pytest conformance/gate {args} --profile {self.gate.profile} --seed {self.gate.seed}"
-        )
+        for reason in report["reasons"]:
+            terminalreporter.write_line(f"not green: {reason}")
+        if report["partial_ok"] and report["partial"]:
+            terminalreporter.write_line("\n".join(report["partial"]))
+        terminalreporter.write_line(f"repeat: {self.gate.repeat}")
 
-    def _receive(self, receipts: dict[str, dict[str, Any]]) -> None:
-        for name, receipt in receipts.items():
-            self.gate.receipts.setdefault(name, []).append(receipt)
+    def _lines(self, told: dict[str, Any]) -> Iterator[str]:
+        name = told["name"]
+        target = targets_of(self.config)[name]
+        yield f"target {name}: {where(target)}"
+        yield f"  {target_line(told)}"
+        if unbound := _unbound(target):
+            yield f"  what does not bind it: {', '.join(unbound)}"
+        if target.slow and self.gate.profile == "quick":
+            count = sum(f"[{name}" in test for test in self.gate.selection.spared) if self.gate.selection else 0
+            yield f"  it is slow: profile quick leaves out the {count} tests that are marked long"
+        for verdict, reason, tests in self.gate.unjudged(name):
+            yield f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}"
+        judged = {clause["id"] for clause in told["clauses"]}
+        asked = [clause for clause in clauses() if not clause.startswith("SCALAR") and binds(clause, target)]
+        if left := [clause for clause in asked if clause not in judged]:
+            yield f"  {len(left)} clauses not asked for: {in_short(left)}"
+        for fault, count, total in self.gate.common_faults(name):
+            yield f"  fault {fault} explains exactly {count} of {total} tests that differ"
+
+    def _receive(self, told: list[dict[str, Any]]) -> None:
+        self.gate.accounts += [Account(**each) for each in told]
+
+
+def _part_of(report: dict[str, Any]) -> str:
+    words = [f"shard {report['shard']['index']} of {report['shard']['of']}"] if report["shard"] else []
+    words += ["a part of the gate"] if report["partial"] else []
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _repeat(config: pytest.Config) -> str:
+    """The command that repeats the run: what was selected, on which targets, with which seed."""
+    option = config.getoption
+    selected = [*(str(arg) for arg in config.args), *_told("-k", option("-k")), *_told("-m", option("-m"))]
+    targets = [word for name in targets_of(config) for word in ("--target", name)]
+    more = [*_told("--shard", option("--shard")), *(["--partial-ok"] if option("--partial-ok") else [])]
+    asked = ["--profile", option("--profile"), "--seed", str(option("--seed"))]
+    return shlex.join(["python", "-m", "pytest", *selected, *targets, *asked, *more])
+
+
+def _told(option: str, value: Any) -> list[str]:
+    return [option, str(value)] if value else []
 
 
 def _unbound(target: Target) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.judge import Judge
+from conformance.running.session import worker_id
 
 if TYPE_CHECKING:
     from conformance.replaying.dumps import Dumps
@@ -62,7 +63,7 @@ def dumps_of(config: pytest.Config) -> Dumps | None:
         config.stash[DUMPS] = Dumps(
             _folder(config),
             config.getoption("--dump-limit"),
-            _worker(config),
+            worker_id(config),
             config.stash[SINCE],
             {"seed": config.getoption("--seed"), "gate_profile": config.getoption("--profile")},
         )
@@ -109,7 +110,3 @@ def _asked(item: pytest.Item) -> tuple[str, str]:
 def _folder(config: pytest.Config) -> Path:
     folder = config.rootpath / config.getoption("--dump-dir")
     return Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder
-
-
-def _worker(config: pytest.Config) -> str:
-    return str(getattr(config, "workerinput", {}).get("workerid", "main"))

@@ -1,4 +1,4 @@
-"""The pytest side of the gate: options, the fixtures that judge, and the verdict of the run."""
+"""The pytest side of the gate: options, the fixtures that judge, and the verdict of each test."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from conformance.device_operations import OPERATIONS
 from conformance.judge import SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
+from conformance.remarks import remarks
+from conformance.reports.gate import Gate
 from conformance.reports.report import write
-from conformance.reports.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED, Gate
+from conformance.reports.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED
+from conformance.reports.waivers import FILE, BadWaivers, Waiver, read_waivers
+from conformance.running.accounts import Before, accounts, add, begin, since, watch_device
 from conformance.running.collector import Collector
 from conformance.running.keeping import forget, kept, watch
-from conformance.running.session import GATE, binds, claims, receipts, targets_of, use_exact_memory, where, writes
-from conformance.spec import clauses
-from conformance.targets.base import GATHER, GATHERS, Target
+from conformance.running.pinning import architectures
+from conformance.running.requiring import requirement, unmet
+from conformance.running.selecting import clauses_of, judges
+from conformance.running.session import GATE, targets_of, use_exact_memory, where, worker_id
+from conformance.targets.base import Target
 
-JUDGE = pytest.StashKey[Judge]()
+JUDGE, BEFORE = pytest.StashKey[Judge](), pytest.StashKey[Before]()
 
-VERDICTS = ((Unsupported, UNSUPPORTED), (NotJudged, NOT_JUDGED), (Differs, DIFFERS), (Crashed, CRASHED))
+VERDICTS = (
+    (Unsupported, UNSUPPORTED),
+    ((NotJudged, MemoryError, pytest.skip.Exception), NOT_JUDGED),
+    (Differs, DIFFERS),
+    (Crashed, CRASHED),
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,16 +51,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--require",
         action="append",
+        type=requirement,
         default=[],
         metavar="WHAT",
-        help="cuda, sm_100 or a capability, without which the run is red; may repeat",
+        help="cuda, sm_100, a capability, or a range of versions such as 'vllm>=0.33,<0.34', without which the run is "
+        "red; may repeat",
+    )
+    group.addoption(
+        "--waivers", metavar="FILE", help=f"what may stand unjudged for now ({FILE}, if there is such a file)"
     )
     group.addoption(
         "--exact-memory",
         action="store_true",
         help="end each allocation where its array ends, and use no memory pool: for runs under compute-sanitizer",
     )
-    group.addoption("--report-dir", type=Path, metavar="DIR", help="where to write gate.json and gate.md")
+    group.addoption("--report-dir", type=Path, metavar="DIR", help="where to write gate.json, gate.md and junit.xml")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,8 +76,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: left out in profile quick for a target that is slow")
     if config.getoption("--exact-memory"):
         use_exact_memory(targets_of(config).values())
-    targets_of(config)
-    config.stash[GATE] = Gate(config.getoption("--seed"), config.getoption("--profile"))
+    config.stash[GATE] = Gate(
+        config.getoption("--seed"),
+        config.getoption("--profile"),
+        tuple(targets_of(config)),
+        partial_ok=config.getoption("--partial-ok"),
+        waivers=_waivers(config),
+        required=tuple(config.getoption("--require")),
+    )
     if hasattr(config, "workerinput"):
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
         return
@@ -76,28 +97,35 @@ def pytest_configure(config: pytest.Config) -> None:
             ) from error
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Keep `-n auto` from starting a worker for each core on a machine whose GPU they would all share."""
-    bounds = [target.most_workers for target in targets_of(config).values() if target.most_workers]
-    return min(*bounds, os.cpu_count() or 1) if bounds else None
+def _waivers(config: pytest.Config) -> tuple[Waiver, ...]:
+    named = config.getoption("--waivers")
+    path = config.invocation_params.dir / named if named else config.rootpath / FILE
+    if not named and not path.exists():
+        return ()
+    try:
+        return read_waivers(path)
+    except BadWaivers as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Stop, red, if what --require asks for is not there."""
     if hasattr(session.config, "workerinput"):
         return
-    session.config.stash[GATE].seconds = -time.monotonic()
+    gate = session.config.stash[GATE]
+    gate.seconds = -time.monotonic()
     offers = [target.offers() for target in targets_of(session.config).values() if not target.unavailable()]
-    for wanted in session.config.getoption("--require"):
-        if not any(wanted in offered for offered in offers):
-            there = ", ".join(sorted({offer for offered in offers for offer in offered})) or "nothing"
-            pytest.exit(f"--require {wanted}: not there. Available: {there}", returncode=EXIT_NOT_JUDGED)
+    offered = {offer for each in offers for offer in each} | architectures(session.config)
+    gate.unmet = tuple(filter(None, (unmet(wanted, offered) for wanted in gate.required)))
+    if gate.unmet:
+        pytest.exit("\n".join(gate.unmet), returncode=EXIT_NOT_JUDGED)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Which target runs where, and what it takes to repeat the run."""
-    lines = [f"gate: profile {config.getoption('--profile')}, seed {config.getoption('--seed')}"]
+    shard = config.getoption("--shard")
+    part = f", shard {shard}" if shard else ""
+    lines = [f"gate: profile {config.getoption('--profile')}, seed {config.getoption('--seed')}{part}"]
     return [*lines, *(f"target {name}: {where(target)}" for name, target in targets_of(config).items())]
 
 
@@ -108,16 +136,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("target", list(targets), indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse a test that names no clause, or one that SPEC.md does not have; leave out what does not bind a target."""
-    items[:] = [item for item in items if _binds(item, targets_of(config))]
-    for item in items:
-        named = _clauses(item)
-        unknown = [clause for clause in named if clause not in clauses()]
-        if unknown or ("target" in getattr(item, "fixturenames", ()) and not named):
-            raise pytest.UsageError(f"{item.nodeid} is marked with clauses {named}; SPEC.md has {', '.join(clauses())}")
-
-
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> Target:
     """The target under judgement; not judged where it cannot run."""
@@ -125,6 +143,7 @@ def target(request: pytest.FixtureRequest) -> Target:
     reason = found.unavailable()
     if reason:
         raise NotJudged(reason)
+    watch_device(request.config, request.param, found)
     return found
 
 
@@ -147,15 +166,16 @@ def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
     """Judges cases in the name of the test's clauses."""
     if target.lost:
         raise NotJudged(f"an earlier call has ruined this process's CUDA context: {target.lost}")
-    judge = Judge(target, _clauses(request.node))
+    judge = Judge(target, clauses_of(request.node))
     watch(judge, request.node)
+    request.node.stash[BEFORE] = begin(target)
     request.node.stash[JUDGE] = judge
     return judge
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """What looking for known faults takes is counted over the tests that judge, not over those of the suite."""
-    if "target" not in getattr(item, "fixturenames", ()):
+    if not judges(item):
         SEARCHES.seconds = 0.0
 
 
@@ -163,36 +183,60 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Turn what a judging test raised into a verdict, and send that along with the report."""
     report: pytest.TestReport = yield  # type: ignore[assignment]
-    if "target" not in getattr(item, "fixturenames", ()) or (report.when != "call" and report.passed):
+    if not judges(item) or (report.when != "call" and report.passed):
         return report  # type: ignore[return-value]
     error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, MemoryError):  # that no judge caught
+        error = NotJudged(f"too little memory: {str(error) or 'the process has none left'}")
+    judged = item.stash.get(JUDGE, None)
+    calls, launches = 0, None
+    if judged:
+        calls, launches, error = _accounted(judged, item, error)
     verdict = _verdict(error)
-    if verdict == CRASHED and JUDGE in item.stash:
-        target = item.stash[JUDGE].target
-        if what := lost_context(target):
-            target.lost = f"{what}, in {item.nodeid}"
-    if isinstance(error, NotJudged | Unsupported):
+    if verdict == CRASHED and judged and (what := lost_context(judged.target)):
+        judged.target.lost = f"{what}, in {item.nodeid}"
+    if verdict in (UNSUPPORTED, NOT_JUDGED):
         report.outcome = "skipped"
         report.longrepr = (str(item.path), item.location[1] or 0, f"{verdict}: {error}")
-    judged = item.stash.get(JUDGE, None)
-    fixture, lines = "", list[str]()
+    fixture, lines = "", remarks(error)
     if judged and isinstance(error, Differs | Crashed):
-        fixture, lines = kept(judged, item, verdict, error)
+        fixture, more = kept(judged, item, verdict, error)
+        lines += more
         report.longrepr = "\n  ".join([str(error), *lines])
     if judged:
         forget(judged, item)
+        del item.stash[JUDGE]  # so that a failing teardown does not count the test again
+        add(item.config, item.callspec.params["target"], judged, calls)  # type: ignore[attr-defined]
     outcome = {
         "test": item.nodeid,
         "target": item.callspec.params["target"],  # type: ignore[attr-defined]
-        "clauses": _clauses(item),
+        "clauses": clauses_of(item),
         "verdict": verdict,
         "message": "" if error is None else "\n  ".join([str(error), *lines]),
         "explained_by": getattr(error, "explained_by", ()),
         "fixture": fixture,
+        "worker": worker_id(item.config),
+        "calls": calls,
+        "launches": launches,
         **(vars(judged.count) if judged else {}),
     }
     report.user_properties = [*report.user_properties, *outcome.items()]
     return report  # type: ignore[return-value]
+
+
+def _accounted(
+    judge: Judge, item: pytest.Item, error: BaseException | None
+) -> tuple[int, int | None, BaseException | None]:
+    """The calls and launches of a test, and its error: one that compared nothing, or something else, judged nothing."""
+    try:
+        calls, launches, wrong = since(item.stash[BEFORE], judge.target)
+    except Exception as problem:
+        return 0, None, error or Crashed(f"the target cannot say what it launched: {type(problem).__name__}: {problem}")
+    if error is None and wrong:
+        error = NotJudged(f"no receipt: {wrong}")
+    if error is None and not judge.count.cases:
+        error = NotJudged("the test compared no case")
+    return calls, launches, error
 
 
 def _verdict(error: BaseException | None) -> str:
@@ -202,37 +246,8 @@ def _verdict(error: BaseException | None) -> str:
     return next((verdict for kind, verdict in VERDICTS if isinstance(error, kind)), CRASHED)
 
 
-def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
-    if item.get_closest_marker("nightly") and item.config.getoption("--profile") == "quick":
-        return False
-    if "target" not in getattr(item, "fixturenames", ()):
-        return True
-    parameters = item.callspec.params  # type: ignore[attr-defined]
-    chosen = targets[parameters["target"]]
-    if chosen.slow and item.get_closest_marker("long") and item.config.getoption("--profile") == "quick":
-        return False
-    form = parameters.get("kv_cache_dtype")
-    if form is not None and not writes(chosen, form):
-        return False
-    gathered = parameters.get("gathered")
-    if gathered not in (None, "nvfp4_ds_mla") and not claims(chosen, GATHERS[gathered][1]):
-        return False
-    if parameters.get("attended", "auto") not in chosen.attends:
-        return False
-    operation = OPERATIONS.get(parameters.get("operation"))
-    if operation and operation.claims != GATHER and not claims(chosen, operation.claims):
-        return False
-    named = _clauses(item)
-    operators = [clause for clause in named if not clause.startswith("SCALAR")]  # whose numbers those are
-    return not named or any(binds(clause, chosen) for clause in operators or named)
-
-
-def _clauses(item: pytest.Item) -> tuple[str, ...]:
-    return tuple(str(clause) for mark in item.iter_markers("clause") for clause in mark.args)
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker sends its receipts to the reporting process."""
+    """A worker sends what it counted, with its receipts, to the reporting process."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["receipts"] = receipts(session.config)
+        session.config.workeroutput["accounts"] = accounts(session.config)

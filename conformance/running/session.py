@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
 
-from conformance.reports.verdicts import Gate
+from conformance.reports.gate import Gate
 from conformance.targets.base import (
     ATTEND,
     GATHER_FP8,
@@ -37,6 +36,11 @@ def targets_of(config: pytest.Config) -> dict[str, Target]:
         except UnknownTarget as error:
             raise pytest.UsageError(str(error)) from error
     return config.stash[TARGETS]
+
+
+def worker_id(config: pytest.Config) -> str:
+    """The name of this process among those of the run; "main" without xdist."""
+    return str(getattr(config, "workerinput", {}).get("workerid", "main"))
 
 
 FORMATS_OF = {
@@ -121,8 +125,3 @@ def where(target: Target) -> str:
     """Where a target runs, or why it cannot, in one line."""
     reason = target.unavailable()
     return f"not judged: {reason}" if reason else target.describe()
-
-
-def receipts(config: pytest.Config) -> dict[str, dict[str, Any]]:
-    """The receipts of the targets that this process could run."""
-    return {name: target.receipt() for name, target in targets_of(config).items() if not target.unavailable()}

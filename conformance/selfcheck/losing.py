@@ -28,4 +28,14 @@ class Losing(NumpyTarget):
     def cp_gather_and_upconvert_nvfp4_kv_cache(self, src_cache: Any, dst: Any, *others: Any, **more: Any) -> None:
         self.memory.synchronize()
         super().cp_gather_and_upconvert_nvfp4_kv_cache(src_cache, dst, *others, **more)
-        self.memory.ruined = bool((src_cache[..., 320:] == 0x7F).all(-1).any() and len(dst) < 100)
+        self.memory.ruined = self.ruins(src_cache, dst)
+
+    def ruins(self, src_cache: Any, dst: Any) -> bool:
+        return bool((src_cache[..., 320:] == 0x7F).all(-1).any() and len(dst) < 100)
+
+
+class LosingOnce(Losing):
+    """Right until a call of 35 rows."""
+
+    def ruins(self, src_cache: Any, dst: Any) -> bool:
+        return len(dst) == 35

@@ -77,10 +77,10 @@ def test_a_row_is_stale_if_a_test_or_a_fault_of_its_kind_is_another() -> None:
     assert replace(row, name="last-token-not-planned").stale and not replace(row, name="start-rounded-down").stale
 
 
-def test_comments_and_docstrings_make_nothing_stale(tmp_path: Path) -> None:
+def test_comments_docstrings_and_marks_that_spare_a_test_make_nothing_stale(tmp_path: Path) -> None:
     texts = {
         "a": '"""One."""\n\ndef f() -> str:\n    """Two\n    lines."""\n    return "# 3"\n',
-        "b": '"""Another."""\n# a comment\ndef f() -> str:\n    return "# 3"\n',
+        "b": '"""Another."""\n# a comment\n@pytest.mark.long\ndef f() -> str:\n    return "# 3"\n',
         "c": 'def f() -> str:\n    return "# 4"\n',
     }
     for name, text in texts.items():

@@ -69,6 +69,11 @@ class Target:
     """Whether a call may take the process down, so that each case is written before."""
     most_workers: int | None = None
     """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
+    device_bytes: int = 21 << 30
+    """GPU code: what its largest cases take of a device's memory; `-n auto` starts as many workers as have room for it.
+
+    A case that needs more than there is is not judged.
+    """
 
     @property
     def is_gpu_code(self) -> bool:
@@ -92,8 +97,19 @@ class Target:
         return self.capabilities
 
     def receipt(self) -> dict[str, Any]:
-        """What really ran, for reports: versions, device, hashes, launches; JSON types only."""
+        """What really ran, for reports: versions, device, hashes, launches; JSON types only.
+
+        A target without one is not judged (docs/ci.md).
+        """
         return {}
+
+    def launches(self) -> Mapping[str, int] | None:
+        """How many kernels it has launched so far in this process, by the name of the operator; None: it counts none.
+
+        The gate compares that with its calls: a call with something to write that launched nothing was answered by
+        something else.
+        """
+        return None
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None

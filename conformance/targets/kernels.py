@@ -58,6 +58,10 @@ class KernelTarget(Target):
         """See Target."""
         return {**self.operators.receipt(), "writer": self.writer.receipt()}
 
+    def launches(self) -> dict[str, int]:
+        """See Target."""
+        return {**self.operators.launches(), **self.writer.launches()}
+
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
@@ -145,7 +149,6 @@ class CudaTarget(KernelTarget):
     """The CUDA sources built by cupy's RawModule for the current device."""
 
     is_gpu_code = True  # also where there is no device: "not judged" is the word for that
-    most_workers = 4  # a CUDA context each, and the largest cases take 10 GiB of device memory
 
     def __init__(self, sources: str | None = None, *, kernel: str = DEFAULT, profile: Profile = RELEASED) -> None:
         """See KernelTarget."""

@@ -23,7 +23,6 @@ class CompiledOperators(Target):
 
     library: Path | None
     """The library, if there is one."""
-    most_workers = 4  # a CUDA context each, and the largest cases take 10 GiB of device memory
 
     @cached_property
     def schemas(self) -> dict[str, str]:  # type: ignore[override]

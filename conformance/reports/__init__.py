@@ -1,0 +1,1 @@
+"""From the outcomes of tests to verdicts and reports: knows no pytest."""

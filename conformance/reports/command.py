@@ -1,0 +1,62 @@
+"""`python -m conformance merge`: reads the reports of shards, says what they find together, and writes that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from conformance.reports.joining import join
+from conformance.reports.reading import Json, NoReport, file_of, read
+from conformance.reports.report import target_line, write_report
+from conformance.reports.selection import some
+from conformance.reports.shards import Part
+from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED
+
+EXIT_CODES = {CONFORMS: 0, DIFFERS: 1, CRASHED: 1}
+"""By verdict; of the others it is EXIT_NOT_JUDGED."""
+
+
+class BadFolder(ValueError):
+    """A folder that no report can be written into, or none should."""
+
+
+def merge(paths: Sequence[Path], folder: Path | None, required: Sequence[str], say: Callable[[str], object]) -> int:
+    """Join the reports in files, or folders that hold one, and write that into `folder`, if any; the exit code."""
+    files = [file_of(path) for path in paths]
+    if folder and file_of(folder).resolve() in [file.resolve() for file in files]:
+        raise BadFolder(f"found {str(folder)!r}, whose report is one of those to be joined; allowed is another folder")
+    parts, unusable = list[Part](), list[str]()
+    for file in files:
+        try:
+            parts.append(Part(file, read(file)))
+        except NoReport as error:
+            unusable += error.lines
+    report = join(parts, required, unusable)
+    if folder:
+        try:
+            write_report(report, folder)
+        except OSError as error:
+            raise BadFolder(f"found {str(folder)!r}, where no report can be written: {error}") from error
+    for line in lines(report, len(parts)):
+        say(line)
+    return EXIT_CODES.get(report["verdict"], EXIT_NOT_JUDGED)
+
+
+def lines(report: Json, count: int) -> Iterator[str]:
+    """What is said of a joined report: the verdict, target by target, and why it is not green."""
+    part = ", a part of the gate" if report["partial"] else ""
+    yield f"gate: {report['verdict']} (of {count} {'report' if count == 1 else 'reports'}{part})"
+    for target in report["targets"]:
+        yield f"target {target['name']}: {target_line(target)}"
+        for verdict in BY_SEVERITY:
+            failures = [failure for failure in target["failures"] if failure["verdict"] == verdict]
+            counting = [failure["test"] for failure in failures if failure["waived"] is None]
+            if counting:
+                yield f"  {verdict}: {some(counting)}"
+            if waived := len(failures) - len(counting):
+                yield f"  {verdict}, and waived: {waived} {'test' if waived == 1 else 'tests'}"
+    yield from (f"not green: {reason}" for reason in report["reasons"])
+    if report["partial_ok"]:
+        yield from report["partial"]
+    if report["repeat"]:
+        yield f"repeat: {report['repeat']}"

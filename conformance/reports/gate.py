@@ -1,0 +1,185 @@
+"""A run of the gate: its outcomes, and everything beside them that decides whether it is green."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from conformance.reports import receipts
+from conformance.reports.receipts import Account
+from conformance.reports.selection import Selection, some
+from conformance.reports.verdicts import (
+    CONFORMS,
+    CRASHED,
+    DIFFERS,
+    EXIT_NOT_JUDGED,
+    NOT_JUDGED,
+    Outcome,
+    worst,
+)
+from conformance.reports.waivers import COVERABLE, RECEIPT, Waiver
+
+
+@dataclass
+class Gate:
+    """All outcomes of a run, and what it was asked."""
+
+    seed: int
+    profile: str
+    asked_targets: tuple[str, ...] = ()
+    """By the names by which they were asked for."""
+    seconds: float = 0.0
+    exit_status: int | None = None
+    """pytest's own exit status; None as long as the run is not over."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    accounts: list[Account] = field(default_factory=list)
+    selection: Selection | None = None
+    """None as long as no worker has said what it has collected."""
+    partial_ok: bool = False
+    waivers: tuple[Waiver, ...] = ()
+    today: date = field(default_factory=date.today)
+    required: tuple[str, ...] = ()
+    """What has to be there: `cuda`, an architecture, a capability, a range of versions."""
+    unmet: tuple[str, ...] = ()
+    """Of that, what is not, a line each."""
+    repeat: str = ""
+    """The command that repeats the run."""
+    campaign: Mapping[str, Any] | None = None
+    """What conformance.reports.campaign says of a campaign; None of another run."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything of the gate was asked for."""
+        selected = self.selection and (self.selection.tests or self.selection.deselected or self.selection.parts)
+        return bool(self.outcomes or selected)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run came to its end."""
+        return self.exit_status in (0, 1)
+
+    @property
+    def verdict(self) -> str:
+        """The worst of what counts; of a run with reasons of its own not to be green, at best "not judged"."""
+        judged = [outcome.verdict for outcome in self.outcomes if not self.waived(outcome)]
+        return worst([*judged, *([] if self.complete and not self.reasons() else [NOT_JUDGED])])
+
+    @property
+    def targets(self) -> list[str]:
+        """In the order in which they were asked for, or else first heard of."""
+        heard = dict.fromkeys(outcome.target for outcome in self.outcomes)
+        return [name for name in dict.fromkeys([*self.asked_targets, *heard]) if name in heard]
+
+    def of(self, target: str, clause: str | None = None) -> list[Outcome]:
+        """A target's outcomes, or those among them that touch a clause."""
+        return [o for o in self.outcomes if o.target == target and (clause is None or clause in o.clauses)]
+
+    def verdict_of(self, outcomes: Sequence[Outcome]) -> str:
+        """The worst of some outcomes, of those that are not waived if there are any."""
+        counting = [outcome for outcome in outcomes if not self.waived(outcome)]
+        return worst(outcome.verdict for outcome in counting or outcomes)
+
+    def waived(self, outcome: Outcome) -> Waiver | None:
+        """The waiver that lets an outcome stand, if there is one."""
+        return next((waiver for waiver in self._valid if waiver.covers(outcome)), None)
+
+    def waived_by(self, waiver: Waiver) -> list[Outcome]:
+        """The outcomes that a waiver lets stand, be it alone or beside another one."""
+        return [outcome for outcome in self.outcomes if waiver in self._valid and waiver.covers(outcome)]
+
+    def reasons(self) -> list[str]:
+        """Why the run is not green beside its outcomes, a line each."""
+        return [
+            *self._unfinished(),
+            *self.unmet,
+            *([] if self.partial_ok else self.partial()),
+            *self._unproven(),
+            *self._stale_waivers(),
+        ]
+
+    def partial(self) -> list[str]:
+        """Why only a part of the gate was asked for, a line each; of a shard nothing, for others have the rest."""
+        if self.selection is None:
+            return []
+        left_out = [f"left out are {some(self.selection.deselected)}"] if self.selection.deselected else []
+        return [f"a part of the gate (--partial-ok): {part}" for part in (*left_out, *self.selection.parts)]
+
+    def state_of(self, waiver: Waiver) -> str:
+        """used, unused or expired."""
+        return "expired" if waiver.expired(self.today) else "used" if self._applies(waiver) else "unused"
+
+    def common_faults(self, target: str) -> list[tuple[str, int, int]]:
+        """The faults that explain most of a target's differences: a name, how many of them, and of how many."""
+        differing = [outcome for outcome in self.of(target) if outcome.verdict == DIFFERS]
+        counts = Counter(fault for outcome in differing for fault in outcome.explained_by)
+        most = max(counts.values(), default=0)
+        return [(fault, count, len(differing)) for fault, count in sorted(counts.items()) if count == most]
+
+    def unjudged(self, target: str) -> list[tuple[str, str, list[str]]]:
+        """The tests that did not come to judge a target, by verdict and reason."""
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for outcome in self.of(target):
+            if outcome.verdict in COVERABLE:
+                waiver = self.waived(outcome)
+                message = f"{outcome.message} [{waiver}]" if waiver else outcome.message
+                grouped.setdefault((outcome.verdict, message), []).append(outcome.test)
+        return [(verdict, reason, tests) for (verdict, reason), tests in grouped.items()]
+
+    def exit_code(self, pytest_code: int) -> int:
+        """pytest's code, unless it is 0 and the verdict is not green."""
+        if pytest_code != 0 or self.verdict == CONFORMS:
+            return pytest_code
+        return 1 if self.verdict in (DIFFERS, CRASHED) else EXIT_NOT_JUDGED
+
+    @property
+    def _valid(self) -> tuple[Waiver, ...]:
+        return tuple(waiver for waiver in self.waivers if not waiver.expired(self.today))
+
+    def _unfinished(self) -> Iterator[str]:
+        if not self.complete:
+            ended = "is not over" if self.exit_status is None else f"ended with pytest's exit status {self.exit_status}"
+            yield f"the run {ended}"
+        if self.selection is None:
+            yield "asked for and not run: an unknown number of tests, as no process came to say"
+            return
+        judged = {outcome.test for outcome in self.outcomes}
+        if missing := [test for test in self.selection.asked if test not in judged]:
+            yield f"asked for and not run: {some(missing)}"
+
+    def _unproven(self) -> Iterator[str]:
+        shard = self.selection.shard if self.selection else None  # another one may have the cases
+        for name in self.asked_targets:
+            if name not in self.targets and not shard:
+                yield f"target {name}: no test of it was run"
+        for name in self.targets:
+            mine = [account for account in self.accounts if account.target == name]
+            judged = self.of(name)
+            yield from (f"target {name}: {what}" for what in receipts.other_architecture(self.required, mine))
+            if not any(outcome.cases for outcome in judged):
+                if not shard:
+                    yield f"target {name}: no case was compared"
+            elif not any(waiver.clause == RECEIPT and waiver.concerns(name) for waiver in self._valid):
+                yield from (f"target {name}: {what}" for what in receipts.what_is_wrong(judged, mine))
+
+    def _stale_waivers(self) -> Iterator[str]:
+        for waiver in self.waivers:
+            if not any(waiver.concerns(name) for name in self.targets):
+                continue
+            if waiver.expired(self.today):
+                yield f"{waiver} expired on {waiver.expires}"
+            elif self._whole and not self._applies(waiver):
+                yield f"{waiver} is not needed any more: nothing that it names is unsupported or not judged"
+
+    @property
+    def _whole(self) -> bool:
+        return self.complete and self.selection is not None and self.selection.whole and not self.selection.shard
+
+    def _applies(self, waiver: Waiver) -> bool:
+        if waiver.clause != RECEIPT:
+            return bool(self.waived_by(waiver))
+        concerned = [name for name in self.targets if waiver.concerns(name)]
+        accounts = {name: [a for a in self.accounts if a.target == name] for name in concerned}
+        return any(any(receipts.what_is_wrong(self.of(name), accounts[name])) for name in concerned)

@@ -1,0 +1,161 @@
+"""What a worker counts of each target, test by test, and what it says of it in the end."""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import tally
+from conformance.judge import Judge
+from conformance.reports.receipts import Account
+from conformance.running.session import targets_of, worker_id
+from conformance.targets.base import Target
+
+
+@dataclass
+class Running:
+    """The sums over the tests of one target in this process, and what was seen to run on the device before them."""
+
+    sums: Counter[str] = field(default_factory=Counter)
+    kernels: list[dict[str, Any]] = field(default_factory=list)
+    unseen: str = ""
+
+
+ACCOUNTS = pytest.StashKey[dict[str, Running]]()
+
+
+@dataclass(frozen=True)
+class Before:
+    """How many calls and launches there were before a test."""
+
+    calls: Mapping[str, int]
+    launches: Mapping[str, int] | None
+
+
+def begin(target: Target) -> Before:
+    """What stands before a test of a target begins."""
+    return Before(dict(tally.answered(target)), target.launches())
+
+
+def since(before: Before, target: Target) -> tuple[int, int | None, str]:
+    """The calls and launches of a test, and what is wrong with them, or ""."""
+    calls = _grown(before.calls, tally.answered(target))
+    now = target.launches()
+    if before.launches is None or now is None:
+        return sum(calls.values()), None, ""
+    launches = _grown(before.launches, now)
+    return sum(calls.values()), sum(launches.values()), tally.unlaunched(calls, launches)
+
+
+def watch_device(config: pytest.Config, name: str, target: Target) -> None:
+    """See what a target's operators run on the device, before it is judged."""
+    running = _running(config, name)
+    if config.getoption("--exact-memory"):
+        running.unseen = "--exact-memory is for sanitizers, beside which there is no profiler"
+    elif target.is_gpu_code:
+        running.kernels, running.unseen = _seen(target)
+
+
+def add(config: pytest.Config, name: str, judge: Judge, calls: int) -> None:
+    """Add a test to the sums of its target."""
+    _running(config, name).sums.update({**vars(judge.count), "calls": calls})
+
+
+def _running(config: pytest.Config, name: str) -> Running:
+    return config.stash.setdefault(ACCOUNTS, {}).setdefault(name, Running())
+
+
+def _seen(target: Target) -> tuple[list[dict[str, Any]], str]:
+    from conformance.witness import seen_on_device  # which imports torch
+
+    try:
+        return seen_on_device(target), ""
+    except Exception as problem:
+        return [], f"{type(problem).__name__}: {problem}"
+
+
+def accounts(config: pytest.Config) -> list[dict[str, Any]]:
+    """This process's account of each target that it judged, or could have."""
+    return [asdict(_account(config, name, target)) for name, target in targets_of(config).items() if _can_run(target)]
+
+
+def peak_rss_mib() -> int:
+    """The most memory that this process has had, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak >> (20 if sys.platform == "darwin" else 10)
+
+
+def _account(config: pytest.Config, name: str, target: Target) -> Account:
+    running = _running(config, name)
+    receipt, launches, device, error = dict[str, Any](), None, "", ""
+    after = _seen(target)[0] if running.kernels and running.sums["cases"] and not target.lost else []
+    try:
+        receipt = target.receipt()
+        if not isinstance(receipt, dict):
+            raise TypeError(f"receipt() returned {type(receipt).__name__}; wanted is a dict")
+        counted = target.launches()
+        launches = None if counted is None else sum(counted.values())
+        device = device_of(target)
+    except Exception as problem:  # after a lost context even that may fail
+        receipt, error = {}, f"{type(problem).__name__}: {problem}"
+    return Account(
+        worker=worker_id(config),
+        target=name,
+        receipt=receipt,
+        cases=running.sums["cases"],
+        rows=running.sums["rows"],
+        elements=running.sums["elements"],
+        calls=running.sums["calls"],
+        launches=launches,
+        device=device,
+        error=error,
+        peak_rss_mib=peak_rss_mib(),
+        gpu_code=target.is_gpu_code,
+        driver=driver_version() if device != "cpu" else "",
+        kernels=running.kernels,
+        kernels_after=after,
+        unseen=running.unseen,
+    )
+
+
+def device_of(target: Target) -> str:
+    """What the target's arrays lie on: cpu, or a GPU's name, architecture and UUID."""
+    if not target.memory.on_device:
+        return "cpu"
+    if target.memory.name == "cupy":
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        found = runtime.getDeviceProperties(runtime.getDevice())
+        arch, uuid = f"sm_{found['major']}{found['minor']}", bytes(found["uuid"]).hex()
+        return f"{found['name'].decode()}, {arch}, {uuid}"
+    import torch
+
+    found = torch.cuda.get_device_properties()
+    return f"{found.name}, sm_{found.major}{found.minor}, {str(found.uuid).replace('-', '')}"
+
+
+def driver_version() -> str:
+    """The version of NVIDIA's kernel module, or ""."""
+    path = Path("/proc/driver/nvidia/version")
+    found = re.search(r"(?:Module|x86_64|aarch64)\s+([0-9.]+)", path.read_text()) if path.exists() else None
+    return found[1] if found else ""
+
+
+def _can_run(target: Target) -> bool:
+    try:
+        return not target.unavailable()
+    except Exception:
+        return False
+
+
+def _grown(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
+    return {name: count - before.get(name, 0) for name, count in now.items()}

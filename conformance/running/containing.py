@@ -1,0 +1,234 @@
+"""A target that takes its process down, hangs, or ruins its CUDA context costs one test, and nothing beside it."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from conformance.patience import PATIENCE
+from conformance.reports.verdicts import CRASHED, DIFFERS, EXIT_NOT_JUDGED
+from conformance.running.accounts import accounts
+from conformance.running.endings import how_it_ended
+from conformance.running.selecting import clauses_of, judges
+from conformance.running.session import GATE, targets_of
+from conformance.targets.base import Target
+
+SECONDS = 300.0
+"""How long a case may take."""
+
+MOST_FRUITLESS = 3
+"""How many workers in a row may die without a test between them: others would die of the same."""
+
+MOMENT = 5.0
+"""How many seconds a process may take to end that has closed its pipes."""
+
+ALONE = pytest.StashKey[bool]()
+TRACES = pytest.StashKey[TemporaryDirectory[str]]()
+FRUITLESS, DIED_LAST = pytest.StashKey[int](), pytest.StashKey[Any]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long a case may take."""
+    group = parser.getgroup("conformance", "NVFP4 MLA conformance")
+    group.addoption(
+        "--case-timeout",
+        type=_seconds,
+        default=SECONDS,
+        metavar="S",
+        help=f"after how many seconds without an answer a case has crashed ({SECONDS:g}); 0: never",
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < 1e6:
+        raise ValueError(text)
+    return seconds
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Put a target that may die into a worker's process, and let workers be replaced as often as need be."""
+    if hasattr(config, "workerinput") or not hasattr(config.option, "numprocesses"):
+        return
+    option = config.option
+    if _asks_for_nothing_else(config) and any(_may_die(target) for target in targets_of(config).values()):
+        option.numprocesses, option.dist, option.tx = 1, "load", ["popen"]
+        config.stash[ALONE] = True
+    if option.maxworkerrestart is None:
+        option.maxworkerrestart = str(sys.maxsize)
+
+
+def _asks_for_nothing_else(config: pytest.Config) -> bool:
+    option = config.option
+    elsewhere = option.numprocesses is not None or option.dist != "no" or option.tx
+    here = option.usepdb or option.trace or option.collectonly or config.getoption("--exact-memory")
+    return not elsewhere and not here
+
+
+def _may_die(target: Target) -> bool:
+    try:
+        return (target.crash_prone or target.is_gpu_code) and not target.unavailable()
+    except Exception:  # one that cannot even say so
+        return True
+
+
+@pytest.hookimpl(trylast=True)  # after pytest's own faulthandler, whose traces of signals go elsewhere
+def pytest_configure(config: pytest.Config) -> None:
+    """Say where a process is to write what it was doing when it ended: a worker into a file, which will be read."""
+    told = getattr(config, "workerinput", {})
+    folder = Path(told.get("traces", ""))
+    if told and folder.is_dir():  # not on another machine
+        trace = os.open(_trace(folder, told["workerid"]), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        faulthandler.enable(trace)
+    else:
+        trace = os.dup(2)
+    PATIENCE.limit(0 if config.option.usepdb or config.option.trace else config.getoption("--case-timeout"), trace)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker where to write, and whether others take its tests over; give up if workers die of themselves."""
+    config = node.config
+    if config.stash.get(FRUITLESS, 0) >= MOST_FRUITLESS:
+        _give_up(config)
+    if TRACES not in config.stash:
+        config.stash[TRACES] = TemporaryDirectory(prefix="conformance-")
+    node.workerinput["traces"] = config.stash[TRACES].name
+    node.workerinput["may_retire"] = config.option.dist == "load"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind."""
+    PATIENCE.end()
+    if TRACES in config.stash:
+        config.stash[TRACES].cleanup()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """What is not as it was asked for."""
+    lines = []
+    if config.stash.get(ALONE, False):
+        lines.append("gate: in a process of its own, as if by -n 1, which a crash may end (-n 0: in this one)")
+    if float(config.getini("faulthandler_timeout") or 0) and config.getoption("--case-timeout"):
+        lines.append("gate: faulthandler_timeout does not count in a test that judges: --case-timeout does")
+    return lines
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For --dist load one that lets a worker go."""
+    if config.getoption("dist") != "load":
+        return None
+    from conformance.running.scheduling import ContainingScheduling
+
+    return ContainingScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End a process whose CUDA context is lost, before its next test."""
+    if _retires(item.config):
+        os._exit(0)  # all that it had to say has been sent, and CUDA's own way out may hang
+    try:
+        return (yield)
+    finally:
+        PATIENCE.end()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Bound what a test that judges takes, case by case, from here to its report."""
+    if judges(item):
+        PATIENCE.begin()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Announce which clauses are being judged, for a process may die of it, and what is this one's last test."""
+    report: Any = yield
+    if judges(item):
+        report.clauses = clauses_of(item)
+        report.farewell = accounts(item.config) if _retires(item.config) else None
+    return report  # type: ignore[no-any-return]
+
+
+def _retires(config: pytest.Config) -> bool:
+    """Whether this process is a worker that can judge no more, and whose tests others take over."""
+    may = getattr(config, "workerinput", {}).get("may_retire", False)
+    return may and any(target.lost for target in targets_of(config).values())
+
+
+def pytest_runtest_logreport(report: Any) -> None:
+    """Hear that of a worker."""
+    node = getattr(report, "node", None)
+    if node is None:
+        return
+    node.config.stash[FRUITLESS] = 0
+    node.clauses_of = {report.nodeid: getattr(report, "clauses", ())}
+    if getattr(report, "farewell", None) is not None:
+        node.retires, node.workeroutput = report.nodeid, {"accounts": report.farewell}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Count the workers that died, until a test has a report."""
+    if error:
+        node.config.stash[FRUITLESS] = node.config.stash.get(FRUITLESS, 0) + 1
+        node.config.stash[DIED_LAST] = node
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: Any) -> None:
+    """Say what the worker died of, and let -x and --maxfail count it."""
+    node = report.node
+    report.clauses = getattr(node, "clauses_of", {}).get(crashitem, ())
+    report.longrepr = f"worker {node.gateway.id!r} crashed while running {crashitem!r}: {_ending(node)}"
+    node.config.pluginmanager.getplugin("dsession")._handlefailures(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
+    """Let -x and --maxfail end a run with the same exit code whether it has workers or not."""
+    try:
+        return (yield)
+    except KeyboardInterrupt as stopped:
+        if not str(stopped).startswith("stopping after "):
+            raise
+        session.shouldfail = str(stopped)
+        raise session.Failed(session.shouldfail) from stopped
+
+
+def _give_up(config: pytest.Config) -> None:
+    red = any(outcome.verdict in (DIFFERS, CRASHED) for outcome in config.stash[GATE].outcomes)
+    status = pytest.ExitCode.INTERRUPTED if red else EXIT_NOT_JUDGED
+    died = f"{MOST_FRUITLESS} workers in a row died without a test between them"
+    pytest.exit(f"{died}; of the last one: {_ending(config.stash[DIED_LAST])}", returncode=status)
+
+
+def _ending(node: Any) -> str:
+    traces, limit = Path(node.workerinput["traces"]), node.config.getoption("--case-timeout")
+    trace = _trace(traces, node.gateway.id)
+    said = trace.read_text(errors="replace") if trace.exists() else ""
+    return how_it_ended(_status(node), said, limit)
+
+
+def _status(node: Any) -> int | None:
+    """How a worker's process ended; None if it is none of this machine's, or is still ending."""
+    process: subprocess.Popen[bytes] | None = getattr(node.gateway._io, "popen", None)
+    try:
+        return process.wait(MOMENT) if process else None
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _trace(folder: Path, worker: str) -> Path:
+    return folder / f"{worker}.txt"

@@ -1,0 +1,167 @@
+"""The pytest side of devices: how many workers `-n auto` starts, and which device each gets before it sees any."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+import pytest
+
+from conformance import machine
+from conformance.reports.receipts import ARCHITECTURE
+from conformance.running import devices
+from conformance.running.session import targets_of
+from conformance.running.workers import Demand, Plan, Supply, plan
+from conformance.targets.base import Target
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+DEVICE, DEVICE_BYTES = "device", "device_bytes"
+"""What the controller tells a worker: its VISIBLE, and how many bytes its arrays may take there."""
+
+_NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
+
+
+class Places:
+    """Which place of the plan each worker has: a replacement has that of the dead one."""
+
+    def __init__(self) -> None:
+        """Nobody has one yet."""
+        self._of: dict[str, int] = {}
+        self._vacant: list[int] = []
+        self._next = 0
+
+    def take(self, worker: str) -> int:
+        """The place of a new worker."""
+        if not self._vacant:
+            self._vacant.append(self._next)
+            self._next += 1
+        self._of[worker] = self._vacant.pop()  # the last to die is replaced at once
+        return self._of[worker]
+
+    def leave(self, worker: str) -> None:
+        """A worker has died."""
+        if worker in self._of:
+            self._vacant.append(self._of.pop(worker))
+
+
+SUPPLY, PLACES = pytest.StashKey[Supply](), pytest.StashKey[Places]()
+
+
+def entry(index: int, visible: str | None) -> str:
+    """What VISIBLE has to be for the device alone that CUDA counts as `index` when it is `visible`."""
+    listed = [each.strip() for each in (visible or "").split(",") if each.strip()]
+    return listed[index] if index < len(listed) else str(index)
+
+
+def cuda_is_initialised() -> bool:
+    """Whether this process has asked the CUDA driver for devices, so that VISIBLE comes too late."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+    except (OSError, AttributeError):  # it is not even loaded, or this is not Linux
+        return False
+    return int(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))) != _NOT_INITIALIZED
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Pin a worker to its device."""
+    device = getattr(config, "workerinput", {}).get(DEVICE)
+    if device is None:
+        config.stash[PLACES] = Places()
+        return
+    if cuda_is_initialised():
+        raise RuntimeError(f"{VISIBLE}={device} comes too late: something has initialised CUDA before pytest_configure")
+    os.environ[VISIBLE] = device
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """As many as there are CPUs, and room on the devices for."""
+    return plan(_supply(config), _demand(config)).workers
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker which device it has, and how much of it."""
+    planned = plan_of(node.config)
+    if planned is None or not node.gateway.spec.popen:
+        return
+    place = node.config.stash[PLACES].take(node.gateway.id)
+    gpu = planned.devices[place % planned.workers]
+    if gpu:
+        node.workerinput[DEVICE] = entry(gpu.index, os.environ.get(VISIBLE))
+        node.workerinput[DEVICE_BYTES] = planned.limits[gpu]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Keep the place of a dead worker for the one that replaces it."""
+    if error:
+        node.config.stash[PLACES].leave(node.gateway.id)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Keep a worker's targets to its share of the device."""
+    nbytes = getattr(session.config, "workerinput", {}).get(DEVICE_BYTES)
+    if nbytes is None:
+        return
+    budgets = _budgets(session.config)
+    for target in filter(_wants_a_device, targets_of(session.config).values()):
+        target.memory.limit(nbytes * budgets[target.memory.name] // sum(budgets.values()))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """How many workers there are, why, and where."""
+    planned = plan_of(config)
+    return planned.lines() if planned else []
+
+
+def plan_of(config: pytest.Config) -> Plan | None:
+    """Where the workers of this run are; None for a run without."""
+    if hasattr(config, "workerinput") or not config.getoption("tx", None):
+        return None
+    from xdist.workermanage import parse_tx_spec_config
+
+    return plan(_supply(config), _demand(config), len(parse_tx_spec_config(config)))
+
+
+def architectures(config: pytest.Config) -> set[str]:
+    """Those of the workers' devices, which the controller's own device need not be one of."""
+    planned = plan_of(config)
+    return {gpu.sm for gpu in planned.devices if gpu} if planned else set()
+
+
+def _supply(config: pytest.Config) -> Supply:
+    # Asked once: what is free changes as soon as the workers are there.
+    if SUPPLY not in config.stash:
+        told = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", "")
+        cpus = int(told) if told.isdecimal() and int(told) else machine.cpus()
+        gpus, why = devices.found() if _budgets(config) else ((), "no target is GPU code")
+        config.stash[SUPPLY] = Supply(cpus, machine.free_bytes(), gpus, why)
+    return config.stash[SUPPLY]
+
+
+def _demand(config: pytest.Config) -> Demand:
+    budgets = _budgets(config)
+    most = [target.most_workers for target in targets_of(config).values() if target.most_workers]
+    return Demand(
+        sum(budgets.values()) if budgets else None,
+        min(most, default=None),
+        frozenset(each for each in config.getoption("--require") if ARCHITECTURE.fullmatch(each)),
+    )
+
+
+def _budgets(config: pytest.Config) -> dict[str, int]:
+    """What each library's arrays take of a device, by the name of the memory: libraries keep what they have had."""
+    budgets: dict[str, int] = {}
+    for target in filter(_wants_a_device, targets_of(config).values()):
+        budgets[target.memory.name] = max(budgets.get(target.memory.name, 0), target.device_bytes)
+    return budgets
+
+
+def _wants_a_device(target: Target) -> bool:
+    try:
+        return (target.is_gpu_code or target.memory.on_device) and not target.unavailable()
+    except Exception:  # a target that cannot even say so is to crash in a test, by name
+        return False

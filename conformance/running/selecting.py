@@ -1,0 +1,155 @@
+"""Which tests judge which targets, and what of the gate a run leaves out: -k, a path, --shard, profile quick."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import conformance.gate
+from conformance.device_operations import OPERATIONS
+from conformance.reports.selection import Selection, Shard
+from conformance.running.session import binds, claims, targets_of, writes
+from conformance.spec import clauses
+from conformance.targets.base import GATHER, GATHERS, Target
+
+GATE_FOLDER = Path(str(conformance.gate.__file__)).parent
+SELECTION = pytest.StashKey[Selection]()
+_COLLECTED = pytest.StashKey[tuple[list[str], list[str], list[str]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options on parts of the gate."""
+    group = parser.getgroup("conformance", "NVFP4 MLA conformance")
+    group.addoption(
+        "--shard", type=_shard, metavar="I/N", help="judge part I of N; `python -m conformance merge` joins the reports"
+    )
+    group.addoption(
+        "--partial-ok",
+        action="store_true",
+        help="a part of the gate, selected by -k, -m, a path and the like, may be green: exit 0 instead of 6",
+    )
+
+
+def _shard(text: str) -> Shard:
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise ArgumentTypeError(f"--shard is {text!r}; allowed is I/N with 1 <= I <= N, such as 2/4")
+    return Shard(int(found[1]), int(found[2]))
+
+
+class Selecting:
+    """The part of pytest_collection_modifyitems that comes before all others, and the one that comes last."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leave out what does not bind a target; refuse a test that names no clause, or one that SPEC.md lacks."""
+        targets = targets_of(config)
+        files = {item.path for item in items}
+        quick = config.getoption("--profile") == "quick"
+        items[:] = [item for item in items if _binds(item, targets) and not (quick and _is_nightly(item))]
+        spared = [item for item in items if quick and _is_spared(item, targets)]
+        items[:] = [item for item in items if item not in set(spared)]
+        for item in items:
+            _check_clauses(item)
+        config.stash[_COLLECTED] = (_ids(items), _ids(spared), _parts(config, files))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register what has to come before others."""
+    config.pluginmanager.register(Selecting(), "conformance-selecting")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note what is left after -k, -m and other plugins, and keep this shard's part of it."""
+    collected, spared, parts = config.stash[_COLLECTED]
+    left = set(_ids(items))
+    shard = config.getoption("--shard")
+    selection = Selection(
+        tests=tuple(test for test in collected if test in left),
+        deselected=tuple(test for test in collected if test not in left),
+        spared=tuple(spared),
+        parts=tuple(parts),
+        shard=shard,
+    )
+    config.stash[SELECTION] = selection
+    if shard:
+        items[:] = [item for item in items if shard.holds(item.nodeid)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the reporting process."""
+    if hasattr(session.config, "workeroutput") and SELECTION in session.config.stash:
+        session.config.workeroutput["selection"] = session.config.stash[SELECTION].told()
+
+
+def clauses_of(item: pytest.Item) -> tuple[str, ...]:
+    """The clauses that a test is marked with."""
+    return tuple(str(clause) for mark in item.iter_markers("clause") for clause in mark.args)
+
+
+def judges(item: pytest.Item) -> bool:
+    """Whether a test judges a target."""
+    return "target" in getattr(item, "fixturenames", ())
+
+
+def _ids(items: list[pytest.Item]) -> list[str]:
+    return [item.nodeid for item in items if judges(item)]
+
+
+def _parts(config: pytest.Config, files: set[Path]) -> list[str]:
+    """What of the gate was not even collected; of a run without any of it, nothing."""
+    gate = sorted(GATE_FOLDER.glob("test_*.py"))
+    missing = [path.name for path in gate if path not in files]
+    single = [str(arg) for arg in config.args if "::" in str(arg)]
+    parts = [f"{len(missing)} files were not collected: {', '.join(missing)}"] if missing else []
+    parts += [f"of a file, one test alone: {arg}" for arg in single]
+    return parts if any(path in files for path in gate) else []
+
+
+def _check_clauses(item: pytest.Item) -> None:
+    named = clauses_of(item)
+    if any(clause not in clauses() for clause in named) or (judges(item) and not named):
+        raise pytest.UsageError(f"{item.nodeid} is marked with clauses {named}; SPEC.md has {', '.join(clauses())}")
+
+
+def _is_nightly(item: pytest.Item) -> bool:
+    return item.get_closest_marker("nightly") is not None
+
+
+def _is_spared(item: pytest.Item, targets: dict[str, Target]) -> bool:
+    return judges(item) and _target_of(item, targets).slow and item.get_closest_marker("long") is not None
+
+
+def _target_of(item: pytest.Item, targets: dict[str, Target]) -> Target:
+    return targets[_parameters(item)["target"]]
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    found: dict[str, Any] = item.callspec.params  # type: ignore[attr-defined]
+    return found
+
+
+def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
+    if not judges(item):
+        return True
+    parameters, chosen = _parameters(item), _target_of(item, targets)
+    form = parameters.get("kv_cache_dtype")
+    if form is not None and not writes(chosen, form):
+        return False
+    gathered = parameters.get("gathered", "nvfp4_ds_mla")
+    if gathered != "nvfp4_ds_mla" and not claims(chosen, GATHERS[gathered][1]):
+        return False
+    if parameters.get("attended", "auto") not in chosen.attends:
+        return False
+    operation = OPERATIONS.get(parameters.get("operation", ""))
+    if operation and operation.claims != GATHER and not claims(chosen, operation.claims):
+        return False
+    named = clauses_of(item)
+    operators = [clause for clause in named if not clause.startswith("SCALAR")]  # whose numbers those are
+    return not named or any(binds(clause, chosen) for clause in operators or named)
