@@ -18,10 +18,12 @@ WAIVERS = (
 )
 
 
-def outcome(number: int, target: str = "numpy", verdict: str = CONFORMS, clauses: Sequence[str] = ("GATHER-1",)) -> Any:
+def outcome(
+    number: int, target: str = "numpy", verdict: str = CONFORMS, clauses: Sequence[str] = ("GATHER-1",)
+) -> Outcome:
     """A test by its number: one of 2 cases of 3 rows each, if it came to compare."""
     judged = verdict in (CONFORMS, DIFFERS)
-    counts = {"cases": 2, "rows": 6, "elements": 6 * 576, "calls": 2, "launches": 2} if judged else {}
+    counts: dict[str, Any] = {"cases": 2, "rows": 6, "elements": 6 * 576, "calls": 2, "launches": 2} if judged else {}
     message = "" if verdict == CONFORMS else f"{verdict}, in test {number}"
     test = f"conformance/gate/test_some.py::test_{number}[{target}]"
     return Outcome(test, target, tuple(clauses), verdict, message=message, worker="gw0", **counts)

@@ -1,6 +1,5 @@
 """The reports of shards, joined: nothing is lost or counted twice, and whatever is not the whole gate is red."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from conformance.cli import app
 from conformance.reports.campaign import Meter, campaign_as_json
 from conformance.reports.joining import join
 from conformance.reports.shards import Part
-from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, CRASHED, DIFFERS, NOT_JUDGED
-from conformance.selfcheck.running import gate
+from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, NOT_JUDGED
 from conformance.selfcheck.shard_reports import OUTCOMES, WAIVERS, outcome, report, shards_of
 
 Report = dict[str, Any]
@@ -32,16 +28,6 @@ def two() -> list[Report]:
 
 def without(told: Report, *names: str) -> Report:
     return {name: one for name, one in told.items() if name not in names}
-
-
-def merge(folder: Path, reports: list[Any], *options: str) -> tuple[int, str]:
-    """The exit code and the words of `merge` on files that hold these reports, or these texts."""
-    files = [folder / f"{'abc'[place]}.json" for place in range(len(reports))]
-    for path, told in zip(files, reports, strict=True):
-        path.write_text(told if isinstance(told, str) else json.dumps(told))
-    done = CliRunner().invoke(app, ["merge", *map(str, files), *options], env={"COLUMNS": "200"})
-    assert done.exception is None or isinstance(done.exception, SystemExit)
-    return done.exit_code, done.output
 
 
 @given(st.data())
@@ -211,14 +197,6 @@ def test_a_waiver_that_a_part_of_the_gate_does_not_need_is_no_reason() -> None:
     assert not join(parts(reports))["partial_ok"]
 
 
-@pytest.mark.parametrize("verdict", [DIFFERS, CRASHED])
-def test_a_difference_is_worse_than_a_missing_shard(verdict: str, tmp_path: Path) -> None:
-    (first,) = shards_of([*OUTCOMES[:3], outcome(4, verdict=verdict)], (1, 1, 1, 1), 2)[:1]
-    code, said = merge(tmp_path, [first])
-    assert code == 1 and said.startswith(f"gate: {verdict} (of 1 report)") and "shard 2/2 is missing" in said
-    assert f"  {verdict}: conformance/gate/test_some.py::test_4[numpy]" in said
-
-
 def builds(**hashes: str) -> dict[str, Any]:
     return {"devices": {"cuda:0": hashes}}
 
@@ -262,42 +240,3 @@ def test_what_is_required_has_to_be_there_in_every_shard(devices: tuple[str, str
     for told in reports:
         told["required"] = ["vllm>=0.33"]
     assert join(parts(reports), ["vllm>=0.33"])["verdict"] == CONFORMS
-
-
-def test_the_joined_report_is_written_beside_no_other_and_into_no_shard(tmp_path: Path) -> None:
-    reports = two()
-    for name, told in zip(("one", "two"), reports, strict=True):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "gate.json").write_text(json.dumps(told))
-    folders = [str(tmp_path / name) for name in ("one", "two")]
-    done = CliRunner().invoke(app, ["merge", *folders, "--report-dir", str(tmp_path / "new/joined")])
-    assert done.exit_code == 0 and done.output.startswith("gate: conforms (of 2 reports)\ntarget numpy: conforms: 2")
-    assert sorted(path.name for path in (tmp_path / "new/joined").iterdir()) == ["gate.json", "gate.md"]
-    assert json.loads((tmp_path / "new/joined/gate.json").read_text())["suite"]["asked"] == len(OUTCOMES)
-    before = (tmp_path / "one/gate.json").read_bytes()
-    (tmp_path / "file").write_text("")
-    for bad, says in (("one", "one of those to be joined"), ("file", "where no report can be written")):
-        done = CliRunner().invoke(app, ["merge", *folders, "--report-dir", str(tmp_path / bad)], env={"COLUMNS": "999"})
-        assert done.exit_code == 2 and says in done.output
-    assert (tmp_path / "one/gate.json").read_bytes() == before
-    assert CliRunner().invoke(app, ["merge"]).exit_code == 2
-
-
-def test_shards_of_a_real_gate_judge_together_what_it_judges_alone(tmp_path: Path) -> None:
-    part = ("--target", "numpy", "conformance/gate/test_calls.py", "-k", "alignment or seq_starts or strided")
-    for name, more in (("whole", ()), ("one", ("--shard", "1/2")), ("two", ("--shard", "2/2"))):
-        done = gate(*part, *more, "--report-dir", str(tmp_path / name))
-        assert done.returncode == 0, done.stdout
-    whole, first, second = (json.loads((tmp_path / name / "gate.json").read_text()) for name in ("whole", "one", "two"))
-    assert first["suite"]["asked"] and second["suite"]["asked"]
-    code, said = merge(tmp_path, [first, second], "--report-dir", str(tmp_path / "joined"))
-    joined = json.loads((tmp_path / "joined/gate.json").read_text())
-    assert code == 0 and "a part of the gate" in said and joined["partial"] == whole["partial"]
-    assert joined["targets"][0]["clauses"] == whole["targets"][0]["clauses"]
-    assert joined["repeat"] == whole["repeat"] and joined["suite"] == whole["suite"]
-    code, said = merge(tmp_path, [second])
-    assert code == 6 and "not green: shard 1/2 is missing" in said
-    half = json.dumps(first)[: len(json.dumps(first)) // 2]
-    code, said = merge(tmp_path, [half, second], "--report-dir", str(tmp_path / "joined"))
-    assert code == 6 and "a.json: found no JSON: " in said and "not green: shard 1/2 is missing" in said
-    assert json.loads((tmp_path / "joined/gate.json").read_text())["verdict"] == NOT_JUDGED
