@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.reports import receipts
 from conformance.reports.receipts import Account
-from conformance.reports.selection import Selection, some
+from conformance.reports.selection import Selection, Shard, some
 from conformance.reports.verdicts import (
     CONFORMS,
     CRASHED,
@@ -31,6 +31,7 @@ class Gate:
     profile: str
     asked_targets: tuple[str, ...] = ()
     """By the names by which they were asked for."""
+    shard: Shard | None = None
     seconds: float = 0.0
     exit_status: int | None = None
     """pytest's own exit status; None as long as the run is not over."""
@@ -146,11 +147,11 @@ class Gate:
             yield "asked for and not run: an unknown number of tests, as no process came to say"
             return
         judged = {outcome.test for outcome in self.outcomes}
-        if missing := [test for test in self.selection.asked if test not in judged]:
+        if missing := [test for test in self.selection.held_by(self.shard) if test not in judged]:
             yield f"asked for and not run: {some(missing)}"
 
     def _unproven(self) -> Iterator[str]:
-        shard = self.selection.shard if self.selection else None  # another one may have the cases
+        shard = self.shard  # another one may have the cases
         for name in self.asked_targets:
             if name not in self.targets and not shard:
                 yield f"target {name}: no test of it was run"
@@ -175,7 +176,7 @@ class Gate:
 
     @property
     def _whole(self) -> bool:
-        return self.complete and self.selection is not None and self.selection.whole and not self.selection.shard
+        return self.complete and self.selection is not None and self.selection.whole and not self.shard
 
     def _applies(self, waiver: Waiver) -> bool:
         if waiver.clause != RECEIPT:

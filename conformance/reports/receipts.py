@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.reports.verdicts import Outcome
+from conformance.reports.verdicts import CRASHED, Outcome
 
 ARCHITECTURE = re.compile(r"sm_\d+")
 
@@ -61,11 +61,12 @@ def what_is_wrong(outcomes: Sequence[Outcome], accounts: Sequence[Account]) -> I
     `outcomes` and `accounts` are the target's own.
     """
     workers = dict.fromkeys(outcome.worker for outcome in outcomes if outcome.cases)
+    died = {outcome.worker for outcome in outcomes if outcome.verdict == CRASHED}
     for worker in workers:
         mine = [account for account in accounts if account.worker == worker]
         if mine:
             yield from _of_worker(mine[0], [outcome for outcome in outcomes if outcome.worker == worker])
-        else:
+        elif worker not in died:  # of whose end the reports have told
             yield f"{worker} judged cases and left no receipt"
     for device in dict.fromkeys(account.device for account in accounts):
         yield from different_builds(

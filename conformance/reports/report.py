@@ -44,13 +44,13 @@ def as_json(gate: Gate) -> dict[str, Any]:
 
 def _suite(gate: Gate) -> dict[str, Any]:
     selection = gate.selection
-    shard = selection.shard if selection else None
+    shard = gate.shard
     return {
         "shard": {"index": shard.index, "of": shard.of} if shard else None,
         "suite": {
             "version": _version(),
             "tests": len(selection.tests) if selection else 0,
-            "asked": len(selection.asked) if selection else 0,
+            "asked": len(selection.held_by(shard)) if selection else 0,
             "fingerprint": selection.fingerprint if selection else "",
         },
     }

@@ -36,12 +36,10 @@ class Selection:
     deselected: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
-    shard: Shard | None = None
 
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The tests that this run is to judge by."""
-        return tuple(test for test in self.tests if self.shard is None or self.shard.holds(test))
+    def held_by(self, shard: Shard | None) -> tuple[str, ...]:
+        """The tests of one shard; all, if there are none."""
+        return tuple(test for test in self.tests if shard is None or shard.holds(test))
 
     @property
     def whole(self) -> bool:
@@ -60,9 +58,7 @@ class Selection:
     @classmethod
     def heard(cls, told: dict[str, Any]) -> Selection:
         """As it was sent."""
-        shard = told["shard"]
-        lists = {name: tuple(value) for name, value in told.items() if name != "shard"}
-        return cls(**lists, shard=Shard(**shard) if shard else None)
+        return cls(**{name: tuple(value) for name, value in told.items()})
 
 
 def fingerprint(tests: Iterable[str]) -> str:

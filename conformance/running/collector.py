@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -53,18 +53,24 @@ class Collector:
 
     def _note_crash(self, report: pytest.TestReport) -> None:
         # A worker that died tells nothing of the test it died in, but xdist reports it in the worker's stead.
-        _, _, parameters = report.nodeid.partition("[")
-        worker = getattr(report, "node", None)
-        fixture = left_behind(self.config, worker.gateway.id) if worker else None
-        for name in targets_of(self.config):
-            if parameters.startswith((f"{name}-", f"{name}]")):
-                message = str(report.longrepr)
-                if fixture:
-                    again = f"python -m conformance replay {fixture} --target {name}"
-                    report.longrepr = message = f"{message}\n  fixture  {fixture}\n  replay   {again}"
-                asked = tuple(getattr(report, "clauses", ()))
-                outcome = Outcome(report.nodeid, name, asked, CRASHED, message=message, fixture=str(fixture or ""))
-                self.gate.outcomes.append(outcome)
+        node, name = getattr(report, "node", None), _judged_by(report.nodeid, targets_of(self.config))
+        worker = node.gateway.id if node else ""
+        fixture = left_behind(self.config, worker) if node else None
+        if name is None:
+            return
+        if fixture:
+            again = f"python -m conformance replay {fixture} --target {name}"
+            report.longrepr = f"{report.longrepr}\n  fixture  {fixture}\n  replay   {again}"
+        outcome = Outcome(
+            report.nodeid,
+            name,
+            clauses=tuple(getattr(report, "clauses", ())),
+            verdict=CRASHED,
+            message=str(report.longrepr),
+            fixture=str(fixture or ""),
+            worker=worker,
+        )
+        self.gate.outcomes.append(outcome)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -132,6 +138,12 @@ class Collector:
 
     def _receive(self, told: list[dict[str, Any]]) -> None:
         self.gate.accounts += [Account(**each) for each in told]
+
+
+def _judged_by(test: str, names: Iterable[str]) -> str | None:
+    """The target of a test, by its id; None if it judges none. One name may begin like another."""
+    _, _, parameters = test.partition("[")
+    return max((name for name in names if parameters.startswith((f"{name}-", f"{name}]"))), key=len, default=None)
 
 
 def _part_of(report: dict[str, Any]) -> str:

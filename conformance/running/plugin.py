@@ -80,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.getoption("--seed"),
         config.getoption("--profile"),
         tuple(targets_of(config)),
+        config.getoption("--shard"),
         partial_ok=config.getoption("--partial-ok"),
         waivers=_waivers(config),
         required=tuple(config.getoption("--require")),

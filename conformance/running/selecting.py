@@ -74,7 +74,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         deselected=tuple(test for test in collected if test not in left),
         spared=tuple(spared),
         parts=tuple(parts),
-        shard=shard,
     )
     config.stash[SELECTION] = selection
     if shard:

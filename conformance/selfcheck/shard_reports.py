@@ -35,8 +35,7 @@ class Chosen(Selection):
 
     mine: tuple[str, ...] = ()
 
-    @property
-    def asked(self) -> tuple[str, ...]:
+    def held_by(self, shard: Shard | None) -> tuple[str, ...]:
         return self.mine
 
 
@@ -52,11 +51,18 @@ def report(
     """What a run that judged `outcomes` leaves: of `every` test, as one of the shards, if it is one."""
     targets = sorted({one.target for one in every or outcomes})
     tests = tuple(one.test for one in every or outcomes)
-    selection = Chosen(tests=tests, shard=Shard(*shard) if shard else None, mine=tuple(one.test for one in outcomes))
+    selection = Chosen(tests=tests, mine=tuple(one.test for one in outcomes))
     accounts = [_account(name, outcomes, receipt or {"device": device}, device) for name in targets]
     repeat = "python -m pytest conformance/gate --target numpy" + (f" --shard {shard[0]}/{shard[1]}" if shard else "")
     asked = {"seed": 7, "profile": "ci", "exit_status": 0, "repeat": repeat, "waivers": WAIVERS[:1], **more}
-    told = Gate(asked_targets=tuple(targets), outcomes=list(outcomes), accounts=accounts, selection=selection, **asked)
+    told = Gate(
+        asked_targets=tuple(targets),
+        shard=Shard(*shard) if shard else None,
+        outcomes=list(outcomes),
+        accounts=accounts,
+        selection=selection,
+        **asked,
+    )
     return as_json(told)
 
 

@@ -68,6 +68,10 @@ WRONG = {
     ),
     "no receipt": ({"accounts": (replace(ACCOUNT, receipt={}),)}, "gw0 has no receipt"),
     "receipt raised": ({"accounts": (replace(ACCOUNT, error="OSError: gone"),)}, "gw0 has no receipt: OSError: gone"),
+    "other worker": (
+        {"accounts": (replace(ACCOUNT, worker="gw1"),)},
+        "gw0 judged cases and left no receipt",
+    ),
     "no account": ({"accounts": ()}, "gw0 judged cases and left no receipt"),
     "account of another": ({"accounts": (replace(ACCOUNT, worker="gw1"),)}, "gw0 judged cases and left no receipt"),
     "cases": ({"accounts": (replace(ACCOUNT, cases=3),)}, "gw0 counted 3 cases, and its tests told of 2"),
@@ -134,8 +138,9 @@ def test_a_missing_receipt_can_be_waived() -> None:
 
 
 def test_a_waiver_that_a_part_of_the_gate_does_not_need_may_be_needed_by_the_rest() -> None:
-    for part in ({"deselected": ("t::d[x]",)}, {"shard": Shard(1, 1)}):
-        run = gate(GOOD, waivers=(WAIVER,), selection=Selection(("t::a[x]",), **part), partial_ok=True)
+    for part, shard in ((("t::d[x]",), None), ((), Shard(1, 1))):
+        selection = Selection(("t::a[x]",), deselected=part)
+        run = gate(GOOD, waivers=(WAIVER,), selection=selection, shard=shard, partial_ok=True)
         assert run.verdict == CONFORMS and run.state_of(WAIVER) == "unused"
 
 
