@@ -20,16 +20,13 @@ class Seen:
         """Nothing is noted yet."""
         self.tests: dict[str, dict[str, None]] = {}
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note each, and leave none."""
-        for item in items:
-            module = Path(item.path).relative_to(HERE)
-            name = f"{module}::{getattr(item, 'originalname', item.name)}"
-            for mark in item.iter_markers("clause"):
-                for clause in mark.args:
-                    self.tests.setdefault(str(clause), {})[name] = None
-        items[:] = []
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Note it."""
+        module = Path(item.path).relative_to(HERE)
+        name = f"{module}::{getattr(item, 'originalname', item.name)}"
+        for mark in item.iter_markers("clause"):
+            for clause in mark.args:
+                self.tests.setdefault(str(clause), {})[name] = None
 
 
 def tests_by_clause() -> dict[str, list[str]]:

@@ -88,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
         return
+    if config.option.collectonly:
+        return
     config.pluginmanager.register(Collector(config), "conformance-collector")
     if folder := config.getoption("--report-dir"):
         try:

@@ -32,6 +32,15 @@ class Hangs(Dies):
         time.sleep(3600)
 
 
+class Interrupts(Dies):
+    """Whoever runs the gate is tired of it: an interrupt to the process that reports, as Ctrl-C sends it."""
+
+    def end(self) -> None:
+        self.ends = {}
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(1)
+
+
 def hang_in_c() -> None:
     ctypes.PyDLL(None).sleep(3600)  # unlike CDLL, it keeps the interpreter's lock
 

@@ -39,6 +39,10 @@ class RightGather(Target):
         """See Target."""
         return "a right gather of another build"
 
+    def receipt(self) -> dict[str, Any]:
+        """See Target."""
+        return {"device": "cpu", "numpy": np.__version__}
+
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:

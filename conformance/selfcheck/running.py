@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[2]
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `python -m command` in the project's folder, without a GPU, with PYTHONPATH and the like changed."""
-    changed = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", **environment}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # a worker's, perhaps
+    changed = {**own, "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", **environment}
     return subprocess.run(
         [sys.executable, "-m", *command], cwd=ROOT, env=changed, capture_output=True, text=True, timeout=600
     )

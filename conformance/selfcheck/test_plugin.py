@@ -160,6 +160,7 @@ def test_a_target_that_raises_has_crashed_and_is_red(name: str, says: str, other
         ("json:JSONDecoder", "no conformance.targets.base.Target"),
         ("json:NoSuchClass", "NoSuchClass"),
         ("conformance.selfcheck.no_module:X", "SystemExit: this module cannot be used"),
+        ("conformance.selfcheck.leaving:X", "SystemExit: it would end this process with status 0"),
         ("host:/no/such/folder", "/no/such/folder is no folder of kernel sources"),
         ("numpy:parameter", "takes 1 positional argument"),
     ],
@@ -183,7 +184,9 @@ def test_a_target_that_cannot_be_asked_what_it_is_is_a_usage_error(others: dict[
 
 def test_a_target_that_kills_its_worker_is_red_in_every_report(others: dict[str, str], tmp_path: Path) -> None:
     part = "conformance/gate/test_read.py"
-    done = gate("--target", "other_targets:Dies", "-n", "2", "--report-dir", str(tmp_path), part, **others)
+    done = gate(
+        "--target", "other_targets:Dies", "-n", "2", "-k", "zeros", "--report-dir", str(tmp_path), part, **others
+    )
     assert done.returncode == 1, done.stdout
     assert "gate: crashed" in done.stdout
     assert json.loads((tmp_path / "gate.json").read_text())["verdict"] == "crashed"
