@@ -26,14 +26,14 @@ Diagnose = Callable[[], Sequence[Explanation]]
 """A search for the known faults that explain a difference."""
 
 
-MOST_SECONDS = 20
+MOST_SECONDS = 20.0
 """After how long a process looks for known faults no more: a target may fail hundreds of tests."""
 
 
 class Searches:
-    """How long this process has looked for known faults."""
+    """How long this process has looked for known faults, and how long it may."""
 
-    seconds = 0.0
+    seconds, most = 0.0, MOST_SECONDS
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -44,6 +44,13 @@ class Searches:
                 yield
         finally:
             self.seconds += time.monotonic() - began
+
+    @property
+    def over(self) -> str | None:
+        """That it has taken too long already; None as long as it may go on."""
+        if self.seconds < self.most:
+            return None
+        return f"known faults were not looked for: that has taken {self.most:g} s in this process already"
 
 
 SEARCHES = Searches()
@@ -83,8 +90,8 @@ class Differs(AssertionError):
         """What is known to do the same, and what is said of it; only looked for when asked, as most are only shrunk."""
         if not self._diagnose:
             return (), []
-        if SEARCHES.seconds > MOST_SECONDS:
-            return (), [f"known faults were not looked for: that has taken {MOST_SECONDS} s in this process already"]
+        if over := SEARCHES.over:
+            return (), [over]
         with SEARCHES.timed():
             try:
                 found = self._diagnose()

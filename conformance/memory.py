@@ -92,7 +92,8 @@ class ArrayMemory:
     @stating_need
     def write(self, region: Region, data: npt.NDArray[Any]) -> None:
         """See Memory."""
-        region.view[self._held(region)] = self.xp.asarray(data)
+        # As bits: CuPy takes a scalar of -0.0 for zero, and clears its memory.
+        region.view.view(_unsigned(data))[self._held(region)] = self.xp.asarray(data.view(_unsigned(data)))
 
     @stating_need
     def read(self, region: Region) -> npt.NDArray[Any]:
@@ -160,6 +161,10 @@ class ArrayMemory:
 
     def _to_numpy(self, array: Any) -> npt.NDArray[Any]:
         return np.ascontiguousarray(array if self.xp is np else self.xp.asnumpy(array)).copy()
+
+
+def _unsigned(data: npt.NDArray[Any]) -> str:
+    return f"u{data.itemsize}"
 
 
 class TorchMemory:

@@ -76,10 +76,11 @@ def _profiled(launched: list[Kernel], target: Target) -> Iterator[None]:
 
     with TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
-        with warnings.catch_warnings(), profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # one on what a profiler keeps of earlier cycles, of which there are none
-            yield
-            target.memory.synchronize()
+            with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+                yield
+                target.memory.synchronize()
         profiler.export_chrome_trace(str(trace))  # its events alone have no registers
         events = json.loads(trace.read_text())["traceEvents"]
     launched += [

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from conformance.faults.defect import Defect
+from conformance.faults.explanation import NotLookedInto
 from conformance.faults.write_rules import Rules
 from conformance.faults.write_steps import Records, WriteCall, records, with_records
 from conformance.faults.write_targets import FaultyWriter
 from conformance.faults.writers import DEFECTS
+from conformance.judge import SEARCHES
 from conformance.memory import ArrayMemory, Region
 from conformance.observe import Observation, look
 from fixtures.placement import Poison
@@ -51,7 +53,15 @@ def explain_write(cases: Sequence[WriteCase], seen: Observation, profile: Profil
 
     `seen` is what the last call left; `profile` is what the target declares. What is not found within SECONDS is not
     found; faults of records, which have to give those of one token before all are worked out, are tried first.
+    NotLookedInto once this process has looked for long enough.
     """
+    if over := SEARCHES.over:
+        raise NotLookedInto(over)
+    with SEARCHES.timed():
+        return _explained(cases, seen, profile)
+
+
+def _explained(cases: Sequence[WriteCase], seen: Observation, profile: Profile) -> list[Defect]:
     until = time.monotonic() + SECONDS
     token = _first_wrong(cases[0], seen, profile) if len(cases) == 1 else None
     memo, found = Memo(), []

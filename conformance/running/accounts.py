@@ -95,7 +95,7 @@ def peak_rss_mib() -> int:
 
 def _account(config: pytest.Config, name: str, target: Target) -> Account:
     running = _running(config, name)
-    receipt, launches, device, error = dict[str, Any](), None, "", ""
+    receipt, launches, device, error, gpu_code = dict[str, Any](), None, "", "", False
     after = _seen(target)[0] if running.kernels and running.sums["cases"] and not target.lost else []
     try:
         receipt = target.receipt()
@@ -103,7 +103,7 @@ def _account(config: pytest.Config, name: str, target: Target) -> Account:
             raise TypeError(f"receipt() returned {type(receipt).__name__}; wanted is a dict")
         counted = target.launches()
         launches = None if counted is None else sum(counted.values())
-        device = device_of(target)
+        device, gpu_code = device_of(target), target.is_gpu_code
     except Exception as problem:  # after a lost context even that may fail
         receipt, error = {}, f"{type(problem).__name__}: {problem}"
     return Account(
@@ -118,7 +118,7 @@ def _account(config: pytest.Config, name: str, target: Target) -> Account:
         device=device,
         error=error,
         peak_rss_mib=peak_rss_mib(),
-        gpu_code=target.is_gpu_code,
+        gpu_code=gpu_code,
         driver=driver_version() if device != "cpu" else "",
         kernels=running.kernels,
         kernels_after=after,

@@ -29,10 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find the place, so that a wrong name is a usage error before anything runs."""
-    from conformance.examples import BadExamples, database_at
-
-    config.stash[TROUBLE] = []
+    config.stash[TROUBLE], config.stash[DATABASE] = [], None
     where = place_of(config)
+    if not where:
+        return
+    from conformance.examples import BadExamples, database_at  # which imports hypothesis
+
     try:
         config.stash[DATABASE] = database_at(where, config.rootpath)
     except BadExamples as error:
@@ -81,12 +83,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def place_of(config: pytest.Config) -> str:
     """Where examples are kept: a run that is to leave no fixtures leaves none either, unless it says where."""
-    from conformance.examples import FOLDER
-
     where: str | None = config.getoption("--examples")
     if where is not None:
         return where
-    return FOLDER if config.getoption("--dump-dir") else ""
+    if not config.getoption("--dump-dir"):
+        return ""
+    from conformance.examples import FOLDER
+
+    return FOLDER
 
 
 def is_random(item: pytest.Item) -> bool:

@@ -82,7 +82,10 @@ def kept(judge: Judge, item: pytest.Item, verdict: str, error: BaseException) ->
     dumps = dumps_of(item.config)
     if not dumps or not isinstance(error, Exception):
         return "", []
-    path, lines = dumps.keep(judge, *_asked(item), verdict, error)
+    try:
+        path, lines = dumps.keep(judge, *_asked(item), verdict, error)
+    except Exception as problem:  # which must not take the verdict along
+        return "", [f"no fixture: {type(problem).__name__}: {problem}"]
     return str(path or ""), lines
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.judge import SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.judge import MOST_SECONDS, SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
 from conformance.remarks import remarks
@@ -22,7 +22,7 @@ from conformance.running.collector import Collector
 from conformance.running.keeping import forget, kept, watch
 from conformance.running.pinning import architectures
 from conformance.running.requiring import requirement, unmet
-from conformance.running.selecting import clauses_of, judges
+from conformance.running.selecting import asked_of, clauses_of, judges
 from conformance.running.session import GATE, targets_of, use_exact_memory, where, worker_id
 from conformance.targets.base import Target
 
@@ -65,6 +65,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="end each allocation where its array ends, and use no memory pool: for runs under compute-sanitizer",
     )
+    group.addoption(
+        "--explain",
+        type=float,
+        default=MOST_SECONDS,
+        metavar="S",
+        help=f"for how long each process looks for known faults that explain what differs ({MOST_SECONDS:g}); 0: never",
+    )
     group.addoption("--report-dir", type=Path, metavar="DIR", help="where to write gate.json, gate.md and junit.xml")
 
 
@@ -76,6 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: left out in profile quick for a target that is slow")
     if config.getoption("--exact-memory"):
         use_exact_memory(targets_of(config).values())
+    SEARCHES.most = config.getoption("--explain")
     config.stash[GATE] = Gate(
         config.getoption("--seed"),
         config.getoption("--profile"),
@@ -135,8 +143,8 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test that judges runs once for each target."""
     if "target" in metafunc.fixturenames:
-        targets = targets_of(metafunc.config)
-        metafunc.parametrize("target", list(targets), indirect=True, scope="session")
+        names = asked_of(metafunc.definition.name, metafunc.config.args, list(targets_of(metafunc.config)))
+        metafunc.parametrize("target", names, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,15 @@ def clauses_of(item: pytest.Item) -> tuple[str, ...]:
 def judges(item: pytest.Item) -> bool:
     """Whether a test judges a target."""
     return "target" in getattr(item, "fixturenames", ())
+
+
+def asked_of(function: str, arguments: Sequence[str], names: list[str]) -> list[str]:
+    """The targets on which a test is asked for, if all arguments are ids: pytest itself would make all tests first."""
+    ids = [argument.rpartition("::")[2] for argument in arguments]
+    if not all("[" in test for test in ids):
+        return names
+    mine = [test.partition("[")[2] for test in ids if test.startswith(f"{function}[")]
+    return [name for name in names if any(test.startswith((f"{name}-", f"{name}]")) for test in mine)]
 
 
 def _ids(items: list[pytest.Item]) -> list[str]:

@@ -35,6 +35,10 @@ class Hangs(Dies):
 class Interrupts(Dies):
     """Whoever runs the gate is tired of it: an interrupt to the process that reports, as Ctrl-C sends it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background has switched off
+
     def end(self) -> None:
         self.ends = {}
         os.kill(os.getppid(), signal.SIGINT)

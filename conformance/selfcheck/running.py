@@ -21,4 +21,5 @@ def gate(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the gate, or a part of it that may be green; leaves no cache, and nothing of a failure unless told where."""
     chosen = args if any(arg.startswith("conformance/") for arg in args) else ("conformance/gate", *args)
     kept = tuple(each for option in ("--dump-dir", "--examples") if option not in args for each in (option, ""))
-    return run("pytest", "-q", "-p", "no:cacheprovider", "--partial-ok", *kept, *chosen, **environment)
+    here = () if any(arg.startswith("-n") for arg in args) else ("-n", "0")  # also what may take its process down
+    return run("pytest", "-q", "-p", "no:cacheprovider", "--partial-ok", *here, *kept, *chosen, **environment)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.selfcheck.running import gate
+from conformance.selfcheck.running import gate, run
 from fixtures.store import load
 
 PART, DYING = "conformance/gate/test_geometry.py", "conformance.selfcheck.dying"
@@ -71,7 +71,9 @@ def test_in_one_process_a_hang_ends_the_run_and_leaves_its_trace_and_its_case(tm
 
 def test_a_target_that_may_die_does_so_in_a_process_of_its_own_and_x_stops_there(tmp_path: Path) -> None:
     chosen = (PART, "-k", "broke_real", "-x", "-v", "--case-timeout", "5", "--target", f"{DYING}:DiesInEachWay")
-    done, target = judged(tmp_path, *chosen)
+    dumps = ("--dump-dir", str(tmp_path / "dumps"), "--report-dir", str(tmp_path))
+    done = run("pytest", "-p", "no:cacheprovider", *chosen, *dumps)
+    (target,) = json.loads((tmp_path / "gate.json").read_text())["targets"]
     assert "gate: in a process of its own, as if by -n 1" in done.stdout and "created: 1/1 worker" in done.stdout
     assert done.returncode == 1 and "stopping after 1 failures" in done.stdout, done.stdout
     assert len(verdicts(target)["crashed"]) == 1 and target["tests"] < 14
@@ -88,9 +90,9 @@ def test_workers_that_die_without_a_test_are_not_replaced_for_ever(name: str, tm
 
 
 def test_an_interrupted_run_is_not_judged_and_says_so(tmp_path: Path) -> None:
-    run = gate(PART, "-k", "broke_real", "-n", "2", "--target", f"{DYING}:Interrupts", "--report-dir", str(tmp_path))
-    said = run.stdout
+    done = gate(PART, "-k", "broke_real", "-n", "2", "--target", f"{DYING}:Interrupts", "--report-dir", str(tmp_path))
+    said = done.stdout
     report = json.loads((tmp_path / "gate.json").read_text())
-    assert run.returncode == 2 and "KeyboardInterrupt" in said, said
+    assert done.returncode == 2 and "KeyboardInterrupt" in said, said
     assert report["verdict"] == "not judged" and not report["complete"] and report["exit_status"] == 2
     assert any("exit status 2" in reason for reason in report["reasons"]), report["reasons"]

@@ -138,7 +138,8 @@ def test_a_wrong_bit_is_red_and_described(others: dict[str, str], tmp_path: Path
 
 
 def test_a_wrong_bit_in_a_random_case_shrinks_to_one_row(others: dict[str, str]) -> None:
-    done = gate("--target", "other_targets:Wrong", "conformance/gate/test_random.py", "-k", "with_starts", **others)
+    part = ("conformance/gate/test_random.py", "-k", "with_starts and -1")
+    done = gate("--target", "other_targets:Wrong", *part, **others)
     assert done.returncode == 1, done.stdout
     assert "rows=1, lengths=[1], seq_starts=[0], table=(1, 1), cache=(1, 1, 352), contiguous" in done.stdout
 
@@ -193,7 +194,8 @@ def test_a_target_that_kills_its_worker_is_red_in_every_report(others: dict[str,
 
 
 def test_a_target_that_fails_at_times_differs(others: dict[str, str]) -> None:
-    done = gate("--target", "other_targets:Flickers", "conformance/gate/test_random.py", **others)
+    part = ("conformance/gate/test_random.py", "-k", "with_starts and -1")
+    done = gate("--target", "other_targets:Flickers", *part, **others)
     assert done.returncode == 1 and "gate: differs" in done.stdout, done.stdout
 
 
@@ -230,14 +232,16 @@ def test_require_turns_absence_red(wanted: str, code: int) -> None:
     assert code == 0 or said in done.stdout + done.stderr
 
 
-def test_workers_judge_the_same_cases_as_one_process(tmp_path: Path) -> None:
-    reports = []
-    parts = ("conformance/gate/test_random.py", "conformance/gate/test_calls.py")
-    for workers in ("0", "2"):
-        done = gate(*parts, "--target", "numpy", "-n", workers, "--report-dir", str(tmp_path))
-        assert done.returncode == 0, done.stdout
-        reports.append(json.loads((tmp_path / "gate.json").read_text()))
-    assert reports[0]["targets"][0]["clauses"] == reports[1]["targets"][0]["clauses"]
+def test_any_number_of_workers_judges_the_same_cases_and_says_the_same_of_them(tmp_path: Path) -> None:
+    found = []
+    for workers in ("0", "1", "4"):
+        asked = ("conformance/gate/test_random.py", "-k", "-0 or -3", "-n", workers, "--seed", "5")
+        done = gate(*asked, "--target", "numpy", "--target", "fault:starts-ignored", "--report-dir", str(tmp_path))
+        assert done.returncode == 1, done.stdout
+        targets = json.loads((tmp_path / "gate.json").read_text())["targets"]
+        failures = [sorted(target["failures"], key=lambda failure: failure["test"]) for target in targets]
+        found.append([[target["name"], target["verdict"], target["clauses"]] for target in targets] + failures)
+    assert found[0] == found[1] == found[2] and len(found[0][3]) >= 2
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="-n auto starts one worker here in any case")
@@ -249,7 +253,8 @@ def test_auto_starts_no_more_workers_than_a_target_bears(others: dict[str, str])
 def test_another_seed_is_another_set_of_random_cases(tmp_path: Path) -> None:
     rows = []
     for seed in ("0", "0", "1"):
-        gate("--target", "numpy", "--seed", seed, "--report-dir", str(tmp_path), "conformance/gate/test_random.py")
+        part = ("conformance/gate/test_random.py", "-k", "with_starts and -1")
+        gate("--target", "numpy", "--seed", seed, "--report-dir", str(tmp_path), *part)
         rows.append(json.loads((tmp_path / "gate.json").read_text())["targets"][0]["clauses"][0]["rows"])
     assert rows[0] == rows[1] != rows[2]
 
