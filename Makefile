@@ -55,9 +55,8 @@ gpu: $(READY)
 	$(PYTEST) conformance/gate/test_write.py conformance/gate/test_write_calls.py --require cuda --partial-ok \
 	    $(foreach profile,$(PROFILES_OF_WRITERS),--target cuda-$(profile))
 	for profile in $(PROFILES_OF_WRITERS); do $(PYTHON) -m conformance identify --target cuda-$$profile || exit 1; done
-	$(PYTHON) -m pytest conformance/selfcheck/test_device_gpu.py conformance/selfcheck/test_kernel_ops_gpu.py \
-	    conformance/selfcheck/test_pinning_gpu.py \
-	    conformance/selfcheck/test_bench_device.py
+	$(PYTHON) -m pytest -n 0 $(wildcard conformance/selfcheck/test_*_gpu.py) conformance/selfcheck/test_bench_device.py \
+	    conformance/selfcheck/test_memory_bits.py
 	$(MAKE) sanitize TARGET=cuda
 	$(PYTHON) -m conformance bench --target cuda --target cuda-plain
 

@@ -52,6 +52,7 @@ def test_ranks_together_attend_to_what_one_would(judge: Judge, gathered: str, ca
     must_attend_to_its_context(judge, of(case, gathered))
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("ATTEND-1", "ATTEND-7")
 @pytest.mark.parametrize("sharding", SHARDINGS, ids=lambda s: f"{s.ranks} ranks, turns of {s.interleave}")

@@ -101,6 +101,7 @@ def test_records_and_rows_beyond_two_gib_are_reached(judge: Judge, kv_cache_dtyp
         judge_write(judge, case)
 
 
+@pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("WRITE-7")
 @pytest.mark.parametrize("kv_cache_dtype", ["nvfp4_ds_mla"])

@@ -164,7 +164,9 @@ def _repeat(config: pytest.Config) -> str:
     option = config.getoption
     selected = [*(str(arg) for arg in config.args), *_told("-k", option("-k")), *_told("-m", option("-m"))]
     targets = [word for name in targets_of(config) for word in ("--target", name)]
-    more = [*_told("--shard", option("--shard")), *(["--partial-ok"] if option("--partial-ok") else [])]
+    begun = option("--round") if option("--round") > 1 else None
+    more = [*_told("--shard", option("--shard")), *_told("--minutes", option("--minutes")), *_told("--round", begun)]
+    more += ["--partial-ok"] if option("--partial-ok") else []
     asked = ["--profile", option("--profile"), "--seed", str(option("--seed"))]
     return shlex.join(["python", "-m", "pytest", *selected, *targets, *asked, *more])
 

@@ -30,12 +30,12 @@ def verdicts(target: Any) -> dict[str, list[str]]:
 
 def test_a_signal_an_exit_and_a_hang_cost_a_test_each(tmp_path: Path) -> None:
     name = f"{DYING}:DiesInEachWay"
-    chosen = (PART, "-k", "broke_real or cut", "-n", "2", "--case-timeout", "5", "--target", name)
+    chosen = (PART, "-k", "broke_real or cut", "-n", "2", "--case-timeout", "3", "--target", name)
     done, target = judged(tmp_path, *chosen)
     ends = {
         "starts_end_at_the_last_column": "its process was ended by SIGSEGV\n    in end, conformance/selfcheck/dying",
         "rest_of_the_last_page_is_nan": "its process exited with status 3 in the middle of it",
-        "cache_packed_with_others": "no answer within 5 s (--case-timeout)\n    in hang_in_c, conformance/selfcheck/",
+        "cache_packed_with_others": "no answer within 3 s (--case-timeout)\n    in hang_in_c, conformance/selfcheck/",
     }
     assert done.returncode == 1 and {test: 1 for test in verdicts(target)["crashed"]} == dict.fromkeys(ends, 1)
     assert list(verdicts(target)) == ["crashed"] and target["tests"] == 25

@@ -235,13 +235,13 @@ def test_require_turns_absence_red(wanted: str, code: int) -> None:
 def test_any_number_of_workers_judges_the_same_cases_and_says_the_same_of_them(tmp_path: Path) -> None:
     found = []
     for workers in ("0", "1", "4"):
-        asked = ("conformance/gate/test_random.py", "-k", "-0 or -3", "-n", workers, "--seed", "5")
+        asked = ("conformance/gate/test_random.py", "-k", "-0", "-n", workers, "--seed", "5")
         done = gate(*asked, "--target", "numpy", "--target", "fault:starts-ignored", "--report-dir", str(tmp_path))
         assert done.returncode == 1, done.stdout
         targets = json.loads((tmp_path / "gate.json").read_text())["targets"]
         failures = [sorted(target["failures"], key=lambda failure: failure["test"]) for target in targets]
         found.append([[target["name"], target["verdict"], target["clauses"]] for target in targets] + failures)
-    assert found[0] == found[1] == found[2] and len(found[0][3]) >= 2
+    assert found[0] == found[1] == found[2] and len(found[0][3]) == 1
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="-n auto starts one worker here in any case")
