@@ -20,7 +20,7 @@ UNKNOWN: Json = {
     "required": [],
     "asked_targets": [],
     "shard": None,
-    "suite": {"version": "", "tests": 0, "asked": 0, "fingerprint": ""},
+    "suite": {"version": "", "tests": 0, "asked": 0, "fingerprint": "", "deselected": [], "spared": []},
     "repeat": "",
     "campaign": None,
     "waivers": [],

@@ -52,6 +52,8 @@ def _suite(gate: Gate) -> dict[str, Any]:
             "tests": len(selection.tests) if selection else 0,
             "asked": len(selection.held_by(shard)) if selection else 0,
             "fingerprint": selection.fingerprint if selection else "",
+            "deselected": list(selection.deselected) if selection else [],
+            "spared": list(selection.spared) if selection else [],
         },
     }
 

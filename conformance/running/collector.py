@@ -131,9 +131,9 @@ class Collector:
         yield f"  {target_line(told)}"
         if unbound := _unbound(target):
             yield f"  what does not bind it: {', '.join(unbound)}"
-        if target.slow and self.gate.profile == "quick":
-            count = sum(f"[{name}" in test for test in self.gate.selection.spared) if self.gate.selection else 0
-            yield f"  it is slow: profile quick leaves out the {count} tests that are marked long"
+        spared = self.gate.selection.spared if self.gate.selection else ()
+        if count := sum(_judged_by(test, targets_of(self.config)) == name for test in spared):
+            yield f"  it is slow: profile quick leaves out {count} tests that are marked long"
         for verdict, reason, tests in self.gate.unjudged(name):
             yield f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}"
         judged = {clause["id"] for clause in told["clauses"]}

@@ -157,7 +157,7 @@ def test_of_many_missing_shards_the_first_are_named() -> None:
 
 def test_a_shard_that_was_killed_before_it_knew_its_tests_is_no_whole_run() -> None:
     killed = report((), exit_status=None)
-    killed["suite"] = {"version": "0.1.0", "tests": 0, "asked": 0, "fingerprint": ""}
+    killed["suite"] = {"version": "0.1.0", "tests": 0, "asked": 0, "fingerprint": "", "deselected": [], "spared": []}
     joined = join(parts([killed, two()[0]]))
     assert joined["verdict"] == NOT_JUDGED and joined["suite"]["tests"] == 4
     assert joined["reasons"][:2] == [

@@ -64,6 +64,12 @@ def gate(*args: str) -> tuple[int, str]:
         pytest.param(
             (f"--target={LYING}FallsBack", READ, "--partial-ok"), 6, "launches: something else", id="fallback"
         ),
+        pytest.param(
+            (f"--target={LYING}FallsBack", READ, "--partial-ok", "-n2"), 6, "launches: something else", id="in a worker"
+        ),
+        pytest.param(
+            ("--target=numpy", CALLS, "-n2", "-k", "anew"), 6, "left out are 63 tests", id="a part, in workers"
+        ),
         pytest.param((f"--target={LYING}WithoutReceipt", *PART), 6, "main has no receipt", id="no receipt"),
         pytest.param(
             (f"--target={LYING}LosesItsReceipt", *PART), 6, "no receipt: OSError: the file of hashes", id="lost receipt"

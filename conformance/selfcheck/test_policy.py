@@ -8,6 +8,7 @@ import pytest
 
 from conformance.reports.gate import Gate
 from conformance.reports.receipts import Account
+from conformance.reports.report import as_json
 from conformance.reports.selection import Selection, Shard
 from conformance.reports.verdicts import (
     BY_SEVERITY,
@@ -100,6 +101,7 @@ def test_a_part_may_be_green_if_that_is_said() -> None:
     part = Selection(("t::a[x]",), deselected=("t::d[x]",), parts=("3 files",))
     run = gate(GOOD, selection=part, partial_ok=True)
     assert run.verdict == CONFORMS and len(run.partial()) == 2
+    assert as_json(run)["suite"]["deselected"] == ["t::d[x]"]
 
 
 def test_a_target_of_which_no_case_was_compared_is_not_judged_whatever_is_waived() -> None:
