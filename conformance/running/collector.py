@@ -53,7 +53,7 @@ class Collector:
 
     def _note_crash(self, report: pytest.TestReport) -> None:
         # A worker that died tells nothing of the test it died in, but xdist reports it in the worker's stead.
-        node, name = getattr(report, "node", None), _judged_by(report.nodeid, targets_of(self.config))
+        node, name = getattr(report, "node", None), judged_by(report.nodeid, targets_of(self.config))
         worker = node.gateway.id if node else ""
         fixture = left_behind(self.config, worker) if node else None
         if name is None:
@@ -77,7 +77,7 @@ class Collector:
         """Note which tests of the gate there are, in case that no worker lives to tell what it has left out."""
         folder, names = f"{GATE_FOLDER.relative_to(SPEC.parent)}/", targets_of(self.config)
         if self.gate.selection is None:
-            self.gate.selection = Selection(tuple(test for test in ids if folder in test and _judged_by(test, names)))
+            self.gate.selection = Selection(tuple(test for test in ids if folder in test and judged_by(test, names)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -132,7 +132,7 @@ class Collector:
         if unbound := _unbound(target):
             yield f"  what does not bind it: {', '.join(unbound)}"
         spared = self.gate.selection.spared if self.gate.selection else ()
-        if count := sum(_judged_by(test, targets_of(self.config)) == name for test in spared):
+        if count := sum(judged_by(test, targets_of(self.config)) == name for test in spared):
             yield f"  it is slow: profile quick leaves out {count} tests that are marked long"
         for verdict, reason, tests in self.gate.unjudged(name):
             yield f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}"
@@ -147,7 +147,7 @@ class Collector:
         self.gate.accounts += [Account(**each) for each in told]
 
 
-def _judged_by(test: str, names: Iterable[str]) -> str | None:
+def judged_by(test: str, names: Iterable[str]) -> str | None:
     """The target of a test, by its id; None if it judges none. One name may begin like another."""
     _, _, parameters = test.partition("[")
     return max((name for name in names if parameters.startswith((f"{name}-", f"{name}]"))), key=len, default=None)

@@ -2,15 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.mutants import Mutant
+from conformance.judge import Judge
 from conformance.replaying.replay import CANNOT, CONFORMS, DIFFERS, replay
+from conformance.running import keeping
 from conformance.selfcheck.running import gate, run
+from conformance.targets.models import NumpyTarget
 from fixtures.store import load, save
 
 PART = "conformance/gate/test_geometry.py"
@@ -79,6 +83,17 @@ def test_the_same_failure_has_the_same_name_and_another_target_another_one(tmp_p
         gate(PART, "-k", BROKE_REAL, "--target", target, "--dump-dir", str(folder))
         names.append({path.name for path in folder.iterdir()})
     assert names[0] == names[1] and names[0] and not names[0] & names[2]
+
+
+def test_a_fixture_that_cannot_be_made_takes_no_verdict_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        def keep(self, *told: object) -> None:
+            raise ValueError("this was not foreseen")
+
+    item: Any = SimpleNamespace(config=None, nodeid="a", callspec=SimpleNamespace(params={"target": "numpy"}))
+    monkeypatch.setattr(keeping, "dumps_of", lambda config: Failing())
+    kept = keeping.kept(Judge(NumpyTarget()), item, "differs", ValueError("a difference"))
+    assert kept == ("", ["no fixture: ValueError: this was not foreseen"])
 
 
 def test_a_run_writes_no_more_files_than_it_may_and_says_so(tmp_path: Path) -> None:

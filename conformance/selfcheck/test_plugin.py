@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.calls import MISALIGNED
+from conformance.running.collector import judged_by
 from conformance.selfcheck.running import gate, run
 
 PART = "conformance/gate/test_calls.py"
@@ -283,6 +284,29 @@ def test_a_judging_test_without_a_clause_of_the_specification_is_a_usage_error(m
     )
     assert done.returncode == 4
     assert "SPEC.md has SCALAR-1" in done.stderr
+
+
+def test_a_test_that_compares_nothing_has_judged_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n\n@pytest.mark.clause('READ-1')\ndef test_it(judge):\n    judge.need('gather.nvfp4')\n"
+    )
+    where = ("--rootdir", str(tmp_path), str(tmp_path), "--dump-dir", "")
+    done = run("pytest", "-p", "conformance.running", "-p", "no:cacheprovider", "--target", "numpy", *where)
+    assert done.returncode == 6 and "not judged: the test compared no case: 1 tests" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("test", "name"),
+    [
+        ("a.py::test_a[host-1]", "host"),
+        ("a.py::test_a[host-plain-1]", "host-plain"),
+        ("a.py::test_a[host-plain]", "host-plain"),
+        ("a.py::test_a[x-host-1]", None),
+        ("a.py::test_a", None),
+    ],
+)
+def test_the_target_of_a_test_is_the_longest_name_that_its_parameters_begin_with(test: str, name: str | None) -> None:
+    assert judged_by(test, ("host", "host-plain", "cuda")) == name
 
 
 def test_tests_that_judge_no_target_are_not_the_gates_business() -> None:

@@ -116,6 +116,12 @@ def test_one_token_takes_less_than_two_kibibytes(tmp_path: Path) -> None:
 ABOUT = {"clauses": ["PAGE-1"], "target": "host", "test": "test_page.py::test", "seed": 7, "time": "12:00"}
 
 
+def test_of_no_rows_none_are_kept(tmp_path: Path) -> None:
+    none = np.empty((0, 576), np.uint16)
+    expected, observed = sparse_rows(none, none, "rows", none.astype(bool))
+    assert expected["rows"].shape == observed["rows"].shape == (0, 576) and not expected["rows.at"].size
+
+
 def test_everything_about_a_failure_comes_back(tmp_path: Path) -> None:
     rows = expected_rows(CASE)
     wrong = rows.copy()
