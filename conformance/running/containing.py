@@ -17,7 +17,7 @@ from conformance.patience import PATIENCE
 from conformance.reports.verdicts import CRASHED, DIFFERS, EXIT_NOT_JUDGED
 from conformance.running.accounts import accounts
 from conformance.running.endings import how_it_ended
-from conformance.running.selecting import clauses_of, judges
+from conformance.running.selecting import GATE_FOLDER, clauses_of, judges
 from conformance.running.session import GATE, targets_of
 from conformance.targets.base import Target
 
@@ -69,9 +69,16 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 def _asks_for_nothing_else(config: pytest.Config) -> bool:
     option = config.option
+    if not any(_is_of_the_gate(argument) for argument in config.args):
+        return False
     elsewhere = option.numprocesses is not None or option.dist != "no" or option.tx
     here = option.usepdb or option.trace or option.collectonly or config.getoption("--exact-memory")
     return not elsewhere and not here
+
+
+def _is_of_the_gate(argument: str) -> bool:
+    path = Path(argument.partition("::")[0]).resolve()
+    return path == GATE_FOLDER or GATE_FOLDER in path.parents or path in GATE_FOLDER.parents
 
 
 def _may_die(target: Target) -> bool:

@@ -13,6 +13,7 @@ from conformance.running import containing
 from conformance.running.endings import how_it_ended, innermost
 from conformance.running.scheduling import ContainingScheduling
 from conformance.running.session import TARGETS
+from conformance.selfcheck.running import ROOT
 
 
 class Worker:
@@ -105,15 +106,17 @@ def asked(**more: Any) -> SimpleNamespace:
     told: dict[str, Any] = dict.fromkeys(("numprocesses", "maxworkerrestart"))
     told |= dict.fromkeys(("usepdb", "trace", "collectonly", "exact_memory"), False)
     told |= {"dist": "no", "tx": [], "target": SimpleNamespace(crash_prone=True, unavailable=lambda: None), **more}
-    config = SimpleNamespace(option=SimpleNamespace(**told), stash=pytest.Stash())
+    arguments = [str(ROOT / told.pop("part", "conformance"))]
+    config = SimpleNamespace(option=SimpleNamespace(**told), stash=pytest.Stash(), args=arguments)
     config.getoption = lambda name: getattr(config.option, name.lstrip("-").replace("-", "_"))
     config.stash[TARGETS] = {"it": told["target"]}
     containing.pytest_cmdline_main(config)  # type: ignore[arg-type]
     return config
 
 
-def test_a_target_that_may_die_is_put_into_a_worker() -> None:
-    config = asked()
+@pytest.mark.parametrize("part", ["", "conformance/gate", "conformance/gate/test_calls.py::test_no_rows_are_no_error"])
+def test_a_target_that_may_die_is_put_into_a_worker(part: str) -> None:
+    config = asked(part=part)
     assert (config.option.numprocesses, config.option.dist, config.option.tx) == (1, "load", ["popen"])
 
 
@@ -127,10 +130,22 @@ def test_a_target_that_may_die_is_put_into_a_worker() -> None:
         {"trace": True},
         {"collectonly": True},
         {"exact_memory": True},
+        {"part": "conformance/selfcheck/test_calls.py"},
         {"target": SimpleNamespace(crash_prone=False, is_gpu_code=False, unavailable=lambda: None)},
         {"target": SimpleNamespace(crash_prone=True, unavailable=lambda: "there is no device")},
     ],
-    ids=["-n 0", "-n 3", "--dist each", "--pdb", "--trace", "--collect-only", "--exact-memory", "safe", "not here"],
+    ids=[
+        "-n 0",
+        "-n 3",
+        "--dist each",
+        "--pdb",
+        "--trace",
+        "--collect-only",
+        "--exact-memory",
+        "selfcheck",
+        "safe",
+        "not here",
+    ],
 )
 def test_it_is_not_if_something_else_is_asked_for_or_it_cannot_run(more: dict[str, Any]) -> None:
     assert asked(**more).option.numprocesses == more.get("numprocesses")
