@@ -78,6 +78,10 @@ class Gate:
         """A target's outcomes, or those among them that touch a clause."""
         return [o for o in self.outcomes if o.target == target and (clause is None or clause in o.clauses)]
 
+    def accounts_of(self, target: str) -> list[Account]:
+        """What each worker says of a target."""
+        return [account for account in self.accounts if account.target == target]
+
     def verdict_of(self, outcomes: Sequence[Outcome]) -> str:
         """The worst of some outcomes, of those that are not waived if there are any."""
         counting = [outcome for outcome in outcomes if not self.waived(outcome)]
@@ -156,8 +160,7 @@ class Gate:
             if name not in self.targets and not shard:
                 yield f"target {name}: no test of it was run"
         for name in self.targets:
-            mine = [account for account in self.accounts if account.target == name]
-            judged = self.of(name)
+            judged, mine = self.of(name), self.accounts_of(name)
             yield from (f"target {name}: {what}" for what in receipts.other_architecture(self.required, mine))
             if not any(outcome.cases for outcome in judged):
                 if not shard:
@@ -182,5 +185,4 @@ class Gate:
         if waiver.clause != RECEIPT:
             return bool(self.waived_by(waiver))
         concerned = [name for name in self.targets if waiver.concerns(name)]
-        accounts = {name: [a for a in self.accounts if a.target == name] for name in concerned}
-        return any(any(receipts.what_is_wrong(self.of(name), accounts[name])) for name in concerned)
+        return any(any(receipts.what_is_wrong(self.of(name), self.accounts_of(name))) for name in concerned)

@@ -27,9 +27,6 @@ UNKNOWN: Json = {
 }
 """What is known of a run without a report."""
 
-ARCHITECTURE = re.compile(r"sm_\d+")
-"""What stands in the `device` of a worker that judged on a GPU."""
-
 
 def join(parts: Sequence[Part], required: Sequence[str] = (), unusable: Sequence[str] = ()) -> Json:
     """The joined report, with the shape that gate.schema.json describes.
@@ -85,7 +82,7 @@ def _unmet(required: Sequence[str], parts: Sequence[Part]) -> Iterator[str]:
     for part in parts:
         workers = [worker for target in part.report["targets"] for worker in target["workers"] if worker["cases"]]
         devices = sorted({worker["device"] for worker in workers})
-        found = {arch[0] for device in devices if (arch := ARCHITECTURE.search(device))}
+        found = {arch[0] for device in devices if (arch := receipts.ARCHITECTURE.search(device))}
         for wanted in required:
             if wanted in part.report["required"] or found == {wanted} or (found and wanted == "cuda"):
                 continue

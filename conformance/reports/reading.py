@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 FILE = "gate.json"
 SCHEMA_FILE = Path(__file__).with_name("gate.schema.json")
+MOST_CHARACTERS = 200
+"""How much is said of one problem."""
+
 DEEPEST = 100
 """How many levels of lists and objects a report may have; a receipt is as deep as its target likes."""
 
@@ -36,7 +38,7 @@ def file_of(path: Path) -> Path:
 def read(path: Path) -> Json:
     """The report in a file, whose shape gate.schema.json allows; NoReport for anything else."""
     try:
-        report = json.loads(path.read_bytes(), parse_constant=_refuse)
+        report = json.loads(path.read_bytes(), parse_constant=_refuse, parse_float=_finite)
         json.dumps(report, ensure_ascii=False).encode()  # half a surrogate pair cannot be written again
     except OSError as error:
         raise NoReport([f"{path}: {error.strerror}; allowed are a gate.json and a folder that holds one"]) from error
@@ -52,12 +54,22 @@ def read(path: Path) -> Json:
 
 def problems_of(report: Any) -> Iterator[str]:
     """What gate.schema.json does not allow about a report, a line each: the place, what was found, what is allowed."""
-    yield from _problems("report", report, _schema())
+    for error in _validator().iter_errors(report):
+        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+        yield shorten(f"report{place}: {error.message}", MOST_CHARACTERS, placeholder=" ...")
 
 
 @cache
-def _schema() -> Json:
-    return dict(json.loads(SCHEMA_FILE.read_text()))
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator  # which takes a while
+
+    return Draft202012Validator(json.loads(SCHEMA_FILE.read_text()), format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def _refuse(constant: str) -> None:
@@ -70,99 +82,3 @@ def _depth(report: Any) -> int:
         nested = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
         depth, level = depth + 1, [child for children in nested for child in children]
     return depth
-
-
-# What follows is as much of JSON Schema as gate.schema.json makes use of: `jsonschema` is there for developers only.
-
-
-def _problems(where: str, found: Any, schema: Mapping[str, Any]) -> Iterator[str]:
-    for keyword, allowed in schema.items():
-        problem = _CHECKS[keyword](found, allowed) if keyword in _CHECKS else ""
-        if problem:
-            yield f"{where} {problem}"
-            return
-    if "$ref" in schema:
-        yield from _problems(where, found, _schema()["$defs"][schema["$ref"].rpartition("/")[2]])
-    if isinstance(found, dict):
-        yield from _problems_of_members(where, found, schema)
-    if isinstance(found, list) and "items" in schema:
-        for place, one in enumerate(found):
-            yield from _problems(f"{where}[{place}]", one, schema["items"])
-
-
-def _problems_of_members(where: str, found: Json, schema: Mapping[str, Any]) -> Iterator[str]:
-    allowed, others = schema.get("properties", {}), schema.get("additionalProperties", {})
-    if missing := [name for name in schema.get("required", ()) if name not in found]:
-        yield f"{where} lacks {', '.join(missing)}"
-    if others is False and (unknown := [name for name in found if name not in allowed]):
-        yield f"{where} has {_shown(', '.join(unknown))}; allowed are {', '.join(allowed)}"
-    for name, one in found.items():
-        yield from _problems(f"{where}.{_shown(name)}", one, allowed.get(name, others or {}))
-
-
-def _shown(found: Any) -> str:
-    text = found if isinstance(found, str) else json.dumps(found)
-    return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-def _is_number(found: Any) -> bool:
-    return isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
-
-
-_TYPES: dict[str, Callable[[Any], bool]] = {
-    "null": lambda found: found is None,
-    "boolean": lambda found: isinstance(found, bool),
-    "integer": lambda found: isinstance(found, int) and not isinstance(found, bool),
-    "number": _is_number,
-    "string": lambda found: isinstance(found, str),
-    "array": lambda found: isinstance(found, list),
-    "object": lambda found: isinstance(found, dict),
-}
-
-
-def _of_type(found: Any, allowed: str | list[str]) -> str:
-    names = [allowed] if isinstance(allowed, str) else allowed
-    return "" if any(_TYPES[name](found) for name in names) else f"is {_shown(found)}; allowed is {' or '.join(names)}"
-
-
-def _one_of(found: Any, allowed: list[Any]) -> str:
-    is_one = any(found == one and type(found) is type(one) for one in allowed)
-    return "" if is_one else f"is {_shown(found)}; allowed is {', '.join(_shown(one) for one in allowed)}"
-
-
-def _at_least(found: Any, least: int) -> str:
-    return f"is {_shown(found)}; allowed is {least} or more" if _is_number(found) and found < least else ""
-
-
-def _at_most(found: Any, most: int) -> str:
-    return f"is {_shown(found)}; allowed is {most} or less" if _is_number(found) and found > most else ""
-
-
-def _long_enough(found: Any, least: int) -> str:
-    return "is empty" if isinstance(found, str) and len(found) < least else ""
-
-
-def _like(found: Any, pattern: str) -> str:
-    matches = not isinstance(found, str) or re.search(pattern, found)
-    return "" if matches else f"is {_shown(found)}; allowed is {pattern}"
-
-
-def _in_format(found: Any, allowed: str) -> str:
-    assert allowed == "date"
-    try:
-        date.fromisoformat(found)
-    except (TypeError, ValueError):
-        return f"is {_shown(found)}; allowed is a date such as 2027-01-31"
-    return ""
-
-
-_CHECKS: dict[str, Callable[[Any, Any], str]] = {
-    "const": lambda found, allowed: _one_of(found, [allowed]),
-    "enum": _one_of,
-    "type": _of_type,
-    "minimum": _at_least,
-    "maximum": _at_most,
-    "minLength": _long_enough,
-    "pattern": _like,
-    "format": _in_format,
-}

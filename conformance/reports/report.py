@@ -76,7 +76,7 @@ def _waiver(gate: Gate, place: int) -> dict[str, Any]:
 
 
 def _target(gate: Gate, name: str) -> dict[str, Any]:
-    outcomes, accounts = gate.of(name), [account for account in gate.accounts if account.target == name]
+    outcomes, accounts = gate.of(name), gate.accounts_of(name)
     return {
         "name": name,
         "verdict": gate.verdict_of(outcomes),

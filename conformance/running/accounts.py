@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ import pytest
 from conformance import tally
 from conformance.judge import Judge
 from conformance.reports.receipts import Account
+from conformance.running.device_probe import cupy_device, driver, torch_device
 from conformance.running.session import targets_of, worker_id
 from conformance.targets.base import Target
 
@@ -119,7 +118,7 @@ def _account(config: pytest.Config, name: str, target: Target) -> Account:
         error=error,
         peak_rss_mib=peak_rss_mib(),
         gpu_code=gpu_code,
-        driver=driver_version() if device != "cpu" else "",
+        driver=driver() if device != "cpu" else "",
         kernels=running.kernels,
         kernels_after=after,
         unseen=running.unseen,
@@ -133,21 +132,12 @@ def device_of(target: Target) -> str:
     if target.memory.name == "cupy":
         import cupy
 
-        runtime = cupy.cuda.runtime
-        found = runtime.getDeviceProperties(runtime.getDevice())
-        arch, uuid = f"sm_{found['major']}{found['minor']}", bytes(found["uuid"]).hex()
-        return f"{found['name'].decode()}, {arch}, {uuid}"
-    import torch
+        found = cupy_device(cupy.cuda.runtime.getDevice())
+    else:
+        import torch
 
-    found = torch.cuda.get_device_properties()
-    return f"{found.name}, sm_{found.major}{found.minor}, {str(found.uuid).replace('-', '')}"
-
-
-def driver_version() -> str:
-    """The version of NVIDIA's kernel module, or ""."""
-    path = Path("/proc/driver/nvidia/version")
-    found = re.search(r"(?:Module|x86_64|aarch64)\s+([0-9.]+)", path.read_text()) if path.exists() else None
-    return found[1] if found else ""
+        found = torch_device(torch.cuda.current_device())
+    return f"{found['name']}, {found['sm']}, {found['uuid']}"
 
 
 def _can_run(target: Target) -> bool:

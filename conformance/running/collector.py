@@ -96,7 +96,7 @@ class Collector:
             self.gate.selection = self.config.stash.get(SELECTION, None)
         if not self.gate.asked:
             return
-        if not hasattr(self.config, "workerinput") and SELECTION in self.config.stash:
+        if SELECTION in self.config.stash:  # this process has judged
             self._receive(accounts(self.config))
         session.exitstatus = self.gate.exit_code(int(exitstatus))
         folder = self.config.getoption("--report-dir")

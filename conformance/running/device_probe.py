@@ -15,20 +15,19 @@ def by_cupy() -> Iterator[dict[str, Any]]:
     """The devices as CuPy sees them."""
     import cupy
 
-    runtime = cupy.cuda.runtime
-    for index in range(runtime.getDeviceCount()):
-        found = runtime.getDeviceProperties(index)
+    for index in range(cupy.cuda.runtime.getDeviceCount()):
         with cupy.cuda.Device(index):
-            free, total = runtime.memGetInfo()
-        yield {
-            "index": index,
-            "name": found["name"].decode(),
-            "sm": f"sm_{found['major']}{found['minor']}",
-            "free": int(free),
-            "total": int(total),
-            "uuid": bytes(found["uuid"]).hex(),
-            "driver": driver(),
-        }
+            free, total = cupy.cuda.runtime.memGetInfo()
+        yield {"index": index, **cupy_device(index), "free": int(free), "total": int(total), "driver": driver()}
+
+
+def cupy_device(index: int) -> dict[str, str]:
+    """Name, architecture and UUID of a device, from CuPy."""
+    import cupy
+
+    found = cupy.cuda.runtime.getDeviceProperties(index)
+    sm, uuid = f"sm_{found['major']}{found['minor']}", bytes(found["uuid"]).hex()
+    return {"name": found["name"].decode(), "sm": sm, "uuid": uuid}
 
 
 def by_torch() -> Iterator[dict[str, Any]]:
@@ -38,17 +37,16 @@ def by_torch() -> Iterator[dict[str, Any]]:
     if not torch.cuda.is_available():
         raise RuntimeError("torch sees no CUDA device")
     for index in range(torch.cuda.device_count()):
-        found = torch.cuda.get_device_properties(index)
         free, total = torch.cuda.mem_get_info(index)
-        yield {
-            "index": index,
-            "name": found.name,
-            "sm": f"sm_{found.major}{found.minor}",
-            "free": free,
-            "total": total,
-            "uuid": str(found.uuid).replace("-", ""),
-            "driver": driver(),
-        }
+        yield {"index": index, **torch_device(index), "free": free, "total": total, "driver": driver()}
+
+
+def torch_device(index: int) -> dict[str, str]:
+    """Name, architecture and UUID of a device, from torch."""
+    import torch
+
+    found = torch.cuda.get_device_properties(index)
+    return {"name": found.name, "sm": f"sm_{found.major}{found.minor}", "uuid": str(found.uuid).replace("-", "")}
 
 
 def driver(path: Path = DRIVER) -> str:

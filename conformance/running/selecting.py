@@ -53,7 +53,7 @@ class Selecting:
         quick = config.getoption("--profile") == "quick"
         items[:] = [item for item in items if _binds(item, targets) and not (quick and _is_nightly(item))]
         spared = [item for item in items if quick and _is_spared(item, targets)]
-        items[:] = [item for item in items if item not in set(spared)]
+        items[:] = [item for item in items if not (quick and _is_spared(item, targets))]
         for item in items:
             _check_clauses(item)
         config.stash[_COLLECTED] = (_ids(items), _ids(spared), _parts(config, files))

@@ -18,7 +18,7 @@ from conformance.reports import reading
 from conformance.reports.campaign import Meter, campaign_as_json
 from conformance.reports.gate import Gate
 from conformance.reports.joining import join
-from conformance.reports.reading import DEEPEST, NoReport, problems_of, read
+from conformance.reports.reading import DEEPEST, NoReport, read
 from conformance.reports.report import as_json, as_markdown, write_report
 from conformance.reports.shards import Part
 from conformance.reports.verdicts import CRASHED, DIFFERS, NOT_JUDGED, UNSUPPORTED, Outcome
@@ -83,14 +83,6 @@ def test_the_schema_describes_each_property_and_allows_no_other() -> None:
         assert all(isinstance(one, dict) and len(one.get("description", "")) > 10 for one in described.values())
 
 
-def places_in(told: Any, *before: Any) -> Iterator[tuple[Any, ...]]:
-    """Where there is something in a report; of the elements of a list, the first."""
-    members = told.items() if isinstance(told, dict) else enumerate(told[:1]) if isinstance(told, list) else ()
-    for place, one in members:
-        yield (*before, place)
-        yield from places_in(one, *before, place)
-
-
 def changed(told: Any, where: tuple[Any, ...], value: Any) -> Any:
     """A copy with another value there, or without it for ..., which adds an unknown member for a dict."""
     copied = copy.deepcopy(told)
@@ -102,27 +94,6 @@ def changed(told: Any, where: tuple[Any, ...], value: Any) -> Any:
     else:
         held[where[-1]] = value
     return copied
-
-
-OTHERS: tuple[Any, ...] = (None, True, -1, 1.5, 1 << 60, "", "x", "2027-02-30", [], [None], {}, {"unknown": None}, ...)
-
-
-def test_reports_are_checked_as_jsonschema_would() -> None:
-    told = as_stored(KINDS["red"])
-    told["campaign"] = {**as_stored(CAMPAIGN), "coverage": {"a class": {"a value": 3}}}
-    told["targets"][0]["clauses"] = told["targets"][0]["clauses"][:1]
-    told["targets"][0]["failures"] = told["targets"][0]["failures"][:1]
-    told["targets"][0]["workers"][0]["kernels"] = [{"name": "gather"}]
-    assert not list(problems_of(told)) and VALIDATOR.is_valid(told)
-    refused = 0
-    for where in places_in(told):
-        for value in OTHERS:
-            other = changed(told, where, value)
-            problems = list(problems_of(other))
-            assert bool(problems) != VALIDATOR.is_valid(other), (where, value, problems)
-            assert all("\n" not in problem for problem in problems)
-            refused += bool(problems)
-    assert refused > 700
 
 
 GREEN = as_stored(KINDS["green"])
@@ -147,20 +118,26 @@ def deep(levels: int) -> str:
         (json.dumps({**GREEN, "repeat": "\ud800"}), "found no JSON: "),
         (
             json.dumps({**GREEN, "seconds": 0.5}).replace("0.5", "1e999"),
-            "report.seconds is Infinity; allowed is number",
+            "found no JSON: 1e999 is no finite number",
         ),
         (deep(DEEPEST), f"found more than {DEEPEST} levels of lists and objects; allowed are no more"),
-        ("[]", "report is []; allowed is object"),
-        ("{}", "report lacks schema, verdict, seed"),
-        (json.dumps({**GREEN, "schema": 2}), "report.schema is 2; allowed is 1"),
-        (json.dumps({**GREEN, "new": 1}), "report has new; allowed are schema, verdict"),
-        (json.dumps({**GREEN, "verdict": "green"}), "report.verdict is green; allowed is conforms, differs"),
-        (json.dumps({**GREEN, "shard": {"index": 0, "of": 2}}), "report.shard.index is 0; allowed is 1 or more"),
-        (json.dumps({**GREEN, "shard": {"index": 1, "of": 10**9}}), "report.shard.of is 1000000000; allowed is 10000"),
-        (json.dumps({**GREEN, "targets": [{**GREEN["targets"][0], "name": ""}]}), "report.targets[0].name is empty"),
+        ("[]", "report: [] is not of type 'object'"),
+        ("{}", "report: 'schema' is a required property"),
+        (json.dumps({**GREEN, "schema": 2}), "report.schema: 2 is not one of [1]"),
+        (json.dumps({**GREEN, "new": 1}), "report: Additional properties are not allowed ('new' was unexpected)"),
+        (json.dumps({**GREEN, "verdict": "green"}), "report.verdict: 'green' is not one of ['conforms', 'differs'"),
+        (json.dumps({**GREEN, "shard": {"index": 0, "of": 2}}), "report.shard.index: 0 is less than the minimum of 1"),
+        (
+            json.dumps({**GREEN, "shard": {"index": 1, "of": 10**9}}),
+            "report.shard.of: 1000000000 is greater than the maximum of 10000",
+        ),
+        (
+            json.dumps({**GREEN, "targets": [{**GREEN["targets"][0], "name": ""}]}),
+            "report.targets[0].name: '' should be non-empty",
+        ),
         (
             json.dumps({**GREEN, "waivers": [{**GREEN["waivers"][0], "expires": "2027-02-30"}]}),
-            "is 2027-02-30; allowed",
+            "report.waivers[0].expires: '2027-02-30' is not a 'date'",
         ),
     ],
 )

@@ -270,6 +270,13 @@ def test_a_test_that_compares_nothing_has_judged_nothing(tmp_path: Path) -> None
     assert done.returncode == 6 and "not judged: the test compared no case: 1 tests" in done.stdout, done.stdout
 
 
+@pytest.mark.parametrize(("profile", "spared"), [("quick", True), ("ci", False)])
+def test_profile_quick_spares_a_slow_target_what_is_marked_long(profile: str, spared: bool) -> None:
+    asked = ("conformance/gate/test_memory.py", "--collect-only", "--profile", profile)
+    found = gate(*asked, "--target", "numpy", "--target", "host").stdout
+    assert "[host-records_above_two_gib]" in found and ("[numpy-records_above_two_gib]" not in found) == spared
+
+
 @pytest.mark.parametrize(
     ("test", "name"),
     [
