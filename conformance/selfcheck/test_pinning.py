@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from conformance.running import devices, pinning, pytest_plugins
+from conformance.running.accounts import device_of
 from conformance.running.device_probe import driver
 from conformance.running.pinning import Places, entry
 from conformance.running.workers import CONTEXT
@@ -103,6 +105,21 @@ def test_the_version_of_the_driver_is_read_where_the_driver_says_it(tmp_path: Pa
     )
     (tmp_path / "version").write_text(said)
     assert driver(tmp_path / "version") == "580.65.06" and driver(tmp_path / "nowhere") == ""
+
+
+# What CuPy said of a device of which nvidia-smi said GPU-bcc17cec-e461-7450-3893-0e8c087653bf.
+OF_AN_H200 = {"name": b"NVIDIA H200", "major": 9, "minor": 0, "uuid": b"\xbc\xc1|\xec\xe4atP8\x93\x0e\x8c\x08vS\xbf"}
+
+
+def test_a_device_is_named_alike_whichever_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(getDevice=lambda: 0, getDeviceProperties=lambda index: OF_AN_H200)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
+    told = SimpleNamespace(name="NVIDIA H200", major=9, minor=0, uuid=UUID("bcc17cec-e461-7450-3893-0e8c087653bf"))
+    cuda = SimpleNamespace(current_device=lambda: 0, get_device_properties=lambda index: told)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    for library in ("cupy", "torch:cuda"):
+        target: Any = SimpleNamespace(memory=SimpleNamespace(on_device=True, name=library))
+        assert device_of(target) == "NVIDIA H200, sm_90, bcc17cece461745038930e8c087653bf"
 
 
 def test_a_program_that_is_not_there_finds_no_device() -> None:
