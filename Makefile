@@ -29,11 +29,11 @@ gate: $(READY)
 test: lint
 	$(PYTEST) --target host --target numpy --target torch
 
-# Every fault and every changed copy of the CUDA sources, by all tests of its kind: some two hours of one core. Writes
-# docs/faults.md and docs/faults.json. `python -m conformance faults` alone judges what has changed since the last time.
+# Every fault and every changed copy of the CUDA sources, by all tests of its kind: some hours of one core, for a nightly
+# run. Writes reports/faults.md and reports/faults.json, and the lines of docs/faults.md.
 faults: $(READY)
 	$(PYTEST) conformance/selfcheck/test_mutants.py --profile nightly
-	$(PYTHON) -m conformance faults --anew
+	$(PYTHON) -m conformance faults
 
 lint: $(READY)
 	$(PYTHON) -m ruff check

@@ -1,5 +1,9 @@
 """`python -m conformance`."""
 
-from conformance.cli import app
+from conformance.machine import share_threads
+
+share_threads()  # before anything loads NumPy
+
+from conformance.cli import app  # noqa: E402
 
 app(prog_name="python -m conformance")

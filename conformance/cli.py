@@ -118,26 +118,26 @@ def identify(
 
 @app.command()
 def faults(
-    name: Annotated[
-        list[str] | None, typer.Argument(metavar="FAULT", help="Judge these alone, and write nothing.")
-    ] = None,
+    name: Annotated[list[str] | None, typer.Argument(metavar="FAULT", help="Judge these alone.")] = None,
     profile: Annotated[str, typer.Option(help="How much the gate generates: quick, ci or nightly.")] = "ci",
-    anew: Annotated[bool, typer.Option("--anew", help="Judge what has not changed since the last time too.")] = False,
     kind: Annotated[
         list[str] | None, typer.Option("--kind", metavar="K", help="Judge what is of this kind alone; may repeat.")
     ] = None,
     take: Annotated[
-        list[Path] | None, typer.Option("--take", metavar="FILE", help="Take over what another machine has judged.")
+        list[Path] | None,
+        typer.Option("--take", metavar="FILE", help="Take over a faults.json: of a stopped run, of another machine."),
     ] = None,
+    keep: Annotated[bool, typer.Option("--write", help="Write the lines of FAULT into docs/faults.md.")] = False,
 ) -> None:
-    """Judge every fault and every mutant by the gate's own tests, and write docs/faults.md and docs/faults.json.
+    """Judge every fault and every mutant by the gate's own tests; write reports/faults.md, .json and docs/faults.md.
 
-    Only what the files do not have yet, or have of something that has changed, is judged. Kinds are gather, twin,
-    write, plan, merge, context, serve, device (which needs a GPU) and mutant. The exit code is 1 if a fault survives.
-    All of them take some three hours of one core.
+    With FAULT only those are judged, and nothing is written but by --write. Kinds are gather, twin, write, plan, merge,
+    context, serve, device (which needs a GPU) and mutant. The exit code is 1 if a fault survives. All of them take some
+    hours of one core.
     """
     from conformance.faults.command import judge_all, judge_some  # which import most of the suite
     from conformance.faults.defect import PARTS
+    from conformance.faults.matrix_report import NoMatrix
 
     kinds = [(each, (*PARTS, "mutant"), "--kind") for each in kind or ()]
     for found, allowed, option in ((profile, tuple(PROFILES), "--profile"), *kinds):
@@ -146,10 +146,12 @@ def faults(
     console = Console(soft_wrap=True, highlight=False)
     try:
         if name:
-            raise typer.Exit(judge_some(name, profile, console))
-        raise typer.Exit(judge_all(profile, console, anew, take or (), kind or ()))
+            raise typer.Exit(judge_some(name, profile, console, keep))
+        raise typer.Exit(judge_all(profile, console, take or (), kind or ()))
     except KeyError as error:
         raise typer.BadParameter(str(error.args[0]), param_hint="FAULT") from error
+    except NoMatrix as error:
+        raise typer.BadParameter(str(error), param_hint="--take") from error
 
 
 @app.command(name="show")

@@ -13,12 +13,38 @@ _CGROUPS = (
 )
 """Versions 2 and 1: a container's folder, its limit, what it uses, and what of that is given back when it is needed."""
 
+_QUOTAS = (
+    (("sys/fs/cgroup/cpu.max", r"^(\d+) "), ("sys/fs/cgroup/cpu.max", r" (\d+)$")),
+    (("sys/fs/cgroup/cpu/cpu.cfs_quota_us", r"^(\d+)$"), ("sys/fs/cgroup/cpu/cpu.cfs_period_us", r"^(\d+)$")),
+)
+"""Versions 2 and 1: where a container's CPU time in a period, and that period, stand in microseconds."""
 
-def cpus() -> int:
-    """The CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""What NumPy's BLAS, OpenMP and torch read, when they are loaded, to know how many threads to start."""
+
+_GIVEN = frozenset(name for name in THREADS if os.environ.get(name))
+
+
+def share_threads(processes: int = 1) -> None:
+    """Divide the CPUs among some processes: change what THREADS say to libraries and processes that start from here on.
+
+    A variable that a person or a parent process has set before this module was imported stays as it is.
+    """
+    threads = str(max(1, cpus() // processes))
+    os.environ.update({name: threads for name in THREADS if name not in _GIVEN})
+
+
+def cpus(root: Path = Path("/")) -> int:
+    """Return how many CPUs this process may keep busy: those it may run on, or a container's quota of them."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([allowed, *_quotas(root)])
+
+
+def _quotas(root: Path) -> Iterator[int]:
+    for (quota_file, quota_pattern), (period_file, period_pattern) in _QUOTAS:
+        quota, period = _number(root / quota_file, quota_pattern), _number(root / period_file, period_pattern)
+        if quota and period:
+            yield max(1, quota // period)
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class Seen:
                 self.tests.setdefault(str(clause), {})[name] = None
 
 
+@functools.cache
 def tests_by_clause() -> dict[str, list[str]]:
     """The tests of the gate and of the selfcheck by the clauses that they are marked with."""
     seen, said = Seen(), io.StringIO()

@@ -9,28 +9,23 @@ from rich.console import Console
 
 from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defects import DEFECTS, find_defect
+from conformance.faults.lines import write_lines
 from conformance.faults.matrix import Row, judged
 from conformance.faults.matrix_report import stored, write
-from conformance.faults.power import powers, powers_from
+from conformance.faults.power import Power, powers
 from conformance.marked import tests_by_clause
 from conformance.spec import clauses, in_short
 
 
-def judge_all(
-    profile: str, console: Console, anew: bool = False, others: Sequence[Path] = (), kinds: Sequence[str] = ()
-) -> int:
-    """Judge what the stored matrix does not have, or has of something else, and write it; 1 if something survives.
+def judge_all(profile: str, console: Console, others: Sequence[Path] = (), kinds: Sequence[str] = ()) -> int:
+    """Judge every fault, or those of some kinds; write reports/ and the lines of docs/; return 1 if something survives.
 
-    With `anew` everything is judged, with `kinds` only what is of one of them. Rows of `others`, files of other
-    machines, are taken over. The files are written after each group, so that a run that is stopped is not lost.
+    Rows of `others`, faults.json of a run that was stopped or of another machine, are taken over. The files in reports/
+    are written after each group, so that a run that is stopped is not lost. Raises NoMatrix for a file that is none.
     """
-    tables = [stored()] if not anew else []
-    tables += [stored(other) for other in others]
-    usable = [row for table in tables if table["profile"] == profile for row in table["rows"] if not row.stale]
-    usable.sort(key=lambda row: row.tests > 0)  # so that what could not be judged on one machine gives way
-    rows = {(row.what, row.name): row for row in usable}
-    measured = [table["power"] for table in tables if {each.made_from for each in table["power"]} == {powers_from()}]
-    power = measured[0] if measured else []
+    tables = [stored(other) for other in others]
+    rows = {(row.what, row.name): row for table in tables for row in table["rows"] if row.tests}
+    power: list[Power] = next((table["power"] for table in tables if table["power"]), [])
     defects = [
         each for each in DEFECTS.values() if ("model", each.name) not in rows and (not kinds or each.kind in kinds)
     ]
@@ -39,7 +34,7 @@ def judge_all(
         for kept in MUTANTS
         if ("mutant", kept.mutant.name) not in rows and (not kinds or kept.kind in kinds or "mutant" in kinds)
     ]
-    console.print(f"{len(rows)} rows are as they would be made; to judge: {len(defects) + len(mutants)}")
+    console.print(f"{len(rows)} rows are taken over; to judge: {len(defects) + len(mutants)}")
     for group in judged(defects, mutants, profile):
         rows |= {(row.what, row.name): row for row in group}
         write([*rows.values()], power, profile)
@@ -48,12 +43,13 @@ def judge_all(
         console.print("detection power")
         power = powers()
     write([*rows.values()], power, profile)
-    console.print("written: docs/faults.md, docs/faults.json")
+    write_lines(rows.values())
+    console.print("written: reports/faults.md, reports/faults.json, docs/faults.md")
     return _said([*rows.values()], console)
 
 
-def judge_some(names: Sequence[str], profile: str, console: Console) -> int:
-    """Judge some faults, tell of each, and write nothing."""
+def judge_some(names: Sequence[str], profile: str, console: Console, keep: bool = False) -> int:
+    """Judge some faults and tell of each; write their lines of docs/faults.md if they are to be kept."""
     rows = [row for group in judged([find_defect(name) for name in names], [], profile) for row in group]
     for row in rows:
         if row.tests == 0:
@@ -61,6 +57,11 @@ def judge_some(names: Sequence[str], profile: str, console: Console) -> int:
             continue
         red = in_short(clause for clause in clauses() if clause in row.red) or "nothing"
         console.print(f"{row.name} ({row.clause}): {row.failed} of {row.tests} tests red, under {red}", markup=False)
+        if row.first:
+            console.print(f"  soonest {row.first.replace('{target}', f'fault:{row.name}')}", markup=False)
+    if keep:
+        write_lines(row for row in rows if not row.survived)
+        console.print("written: docs/faults.md")
     return _said(rows, console)
 
 

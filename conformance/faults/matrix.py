@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from datetime import date
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,8 @@ from xml.etree import ElementTree
 
 from conformance.faults.all_mutants import Kept
 from conformance.faults.defect import PARTS, Defect
-from conformance.faults.made_from import made_from
+from conformance.machine import cpus, share_threads
+from conformance.marked import tests_by_clause
 from conformance.reports.verdicts import CRASHED, DIFFERS
 from conformance.spec import SPEC
 
@@ -26,6 +27,8 @@ PATIENCE, ENOUGH = 120, 8
 """After how many seconds the run of a mutant is taken to hang, and how many failures are then enough."""
 
 Run = Callable[[list[str]], subprocess.CompletedProcess[str]]
+
+GATE = "conformance/gate"
 
 TOGETHER = 4
 """Faults that one run of the gate judges: each has all the tests of its kind."""
@@ -36,7 +39,7 @@ class Row:
     """What the gate said of one fault: how many tests were red, by clause, and of how many.
 
     `named` of the red tests say which fault it is. `first` is the test that sees it soonest, of those under its own
-    clause if there are any, with {target} for the fault's own name. `made_from` is a hash of what was judged.
+    clause if there are any, with {target} for the fault's own name. `counted` is the day of the run, as 2026-11-30.
     """
 
     name: str
@@ -50,22 +53,18 @@ class Row:
     named: int
     tests: int
     first: str
-    made_from: str
+    counted: str
 
     @property
     def survived(self) -> bool:
         """Whether it was judged and no test was red; of a defect, none under its own clause."""
         return self.tests > 0 and (not self.red or (self.what == "model" and self.clause not in self.red))
 
-    @property
-    def stale(self) -> bool:
-        """Whether something that it is made from has changed."""
-        return self.made_from != made_from(self.kind, self.name if self.what == "model" else "")
-
 
 def judged(defects: Sequence[Defect], mutants: Sequence[Kept], profile: str) -> Iterator[list[Row]]:
     """A row for each, in groups, as they come; a group on each core."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    share_threads(cpus())
+    with ThreadPoolExecutor(cpus()) as pool:
         jobs: list[Callable[[], list[Row]]] = [partial(_of_group, group, profile) for group in _groups(defects)]
         jobs += [partial(_of_mutant, kept, profile) for kept in mutants]
         try:
@@ -73,6 +72,35 @@ def judged(defects: Sequence[Defect], mutants: Sequence[Kept], profile: str) -> 
                 yield done.result()
         finally:
             pool.shutdown(cancel_futures=True)  # of what is left after an error
+
+
+def first_to_see(defect: Defect) -> str:
+    """Return the node id of the first test that is found red on a fault, under its own clause if there is one.
+
+    The empty text means that no test of its kind sees the fault in profile quick.
+    """
+    parts = [f"{GATE}/test_{part}.py" for part in PARTS[defect.kind]]
+    own = [f"conformance/{test}" for test in tests_by_clause().get(defect.clause, []) if test.startswith("gate/")]
+    for tests, profile in ((own, "ci"), (parts, "quick")):
+        arguments = [
+            *tests,
+            "--target",
+            f"fault:{defect.name}",
+            "--profile",
+            profile,
+            "--explain",
+            "0",
+            "-x",
+            "-n",
+            "0",
+        ]
+        with TemporaryDirectory() as folder:
+            _run([*arguments, "--partial-ok", "--report-dir", folder])
+            targets = json.loads((Path(folder) / "gate.json").read_text())["targets"]
+        failures = [failure for target in targets for failure in target["failures"]]
+        if red := [failure["test"] for failure in failures if failure["verdict"] in (DIFFERS, CRASHED)]:
+            return str(red[0])
+    return ""
 
 
 def _groups(defects: Sequence[Defect]) -> Iterator[Sequence[Defect]]:
@@ -93,7 +121,6 @@ def _of_group(group: Sequence[Defect], profile: str) -> list[Row]:
             clause=defect.clause,
             sentence=defect.sentence,
             source=defect.source,
-            made_from=made_from(defect.kind, defect.name),
             **_told(found[target], defect.clause, target, defect.name),
         )
         for target, defect in targets.items()
@@ -110,9 +137,8 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
         what="mutant",
         kind=kept.kind,
         clause="",
-        sentence=f"{mutant.file}: {_one_line(mutant.old)} -> {_one_line(mutant.new)}",
+        sentence=mutant.sentence,
         source="",
-        made_from=made_from(kept.kind),
         **_told(found, "", target, mutant.fault or ""),
     )
     return [row]
@@ -121,7 +147,7 @@ def _of_mutant(kept: Kept, profile: str) -> list[Row]:
 def _outcomes(kind: str, targets: list[str], profile: str, run: Run) -> dict[str, Any]:
     """By target: its red outcomes as gate.json has them, each with its seconds, and how many tests judged it."""
     with TemporaryDirectory() as folder:
-        parts = [f"conformance/gate/test_{part}.py" for part in PARTS[kind]]
+        parts = [f"{GATE}/test_{part}.py" for part in PARTS[kind]]
         named = [argument for target in targets for argument in ("--target", target)]
         reports = ["--report-dir", folder, "--junitxml", f"{folder}/junit.xml"]
         done = run([*parts, *named, "--profile", profile, *reports])
@@ -142,10 +168,7 @@ def _outcomes(kind: str, targets: list[str], profile: str, run: Run) -> dict[str
 def _run(arguments: list[str], seconds: float | None = None) -> subprocess.CompletedProcess[str]:
     """The gate, or a part of it; TimeoutExpired if it takes longer than that."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--dump-dir", ""]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # the cores are shared already
-    return subprocess.run(
-        [*command, *arguments], cwd=SPEC.parent, env=environment, capture_output=True, text=True, timeout=seconds
-    )
+    return subprocess.run([*command, *arguments], cwd=SPEC.parent, capture_output=True, text=True, timeout=seconds)
 
 
 def _ended(arguments: list[str]) -> subprocess.CompletedProcess[str]:
@@ -173,8 +196,5 @@ def _told(outcomes: dict[str, Any], clause: str, target: str, name: str) -> dict
         "named": sum(name in failure["explained_by"] for failure in outcomes["red"]),
         "tests": outcomes["tests"],
         "first": soonest[0]["test"].replace(target, "{target}") if soonest else "",
+        "counted": f"{date.today()}",
     }
-
-
-def _one_line(source: str) -> str:
-    return " ".join(source.split())[:70] or "nothing"

@@ -1,4 +1,4 @@
-"""The kill matrix as faults.json and faults.md."""
+"""The kill matrix as an artifact of one run: faults.json for programs, faults.md for people, in reports/."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defect import PARTS
 from conformance.faults.defects import DEFECTS
-from conformance.faults.equivalents import EQUIVALENTS
 from conformance.faults.matrix import Row
 from conformance.faults.power import MOST, SEEDS, Power
 from conformance.spec import SPEC, clauses, in_short
 
-DOCS = SPEC.parent / "docs"
-SCHEMA = 1
+FOLDER = SPEC.parent / "reports"
+SCHEMA = 2
 
 ORDER = {
     **{("model", name): number for number, name in enumerate(DEFECTS)},
@@ -29,8 +28,7 @@ ORDER = {
 HEAD = """\
 # What this suite sees
 
-Written by `python -m conformance faults`, profile {profile}; faults.json has for each row a hash of what it was made
-from, and `make test` fails where that has changed.
+Written by `python -m conformance faults`, profile {profile}; counted {days}.
 
 {models} faults as models and {mutants} changes of the CUDA sources, judged by the gate's own tests: {survivors}.
 {broken} are broken by a model.
@@ -52,17 +50,28 @@ MODELS_HEAD = "| fault | breaks | what it does | red | named | under |", "|---|-
 MUTANTS_HEAD = "| change | kind | red | named | under |", "|---|---|--:|--:|---|"
 
 
-def stored(path: Path = DOCS / "faults.json") -> dict[str, Any]:
-    """faults.json, `rows` and `power` as objects, without rows of faults that are no more; empty if there is none."""
-    found = json.loads(path.read_text()) if path.is_file() else {}
-    if found.get("schema") != SCHEMA:
-        return {"schema": SCHEMA, "profile": "", "rows": [], "power": []}
-    rows = [Row(**row) for row in found["rows"] if (row["what"], row["name"]) in ORDER]
-    powers = [Power(**power) for power in found["power"]]
-    return {**found, "rows": rows, "power": powers}
+class NoMatrix(ValueError):
+    """A file is no faults.json of this version; the text says what it is."""
 
 
-def write(rows: Sequence[Row], powers: Sequence[Power], profile: str, folder: Path = DOCS) -> None:
+def stored(path: Path) -> dict[str, Any]:
+    """Read a faults.json: `profile`, and `rows` and `power` as objects, without rows of faults that are no more.
+
+    Raises NoMatrix for another file.
+    """
+    try:
+        found = json.loads(path.read_text())
+        if found["schema"] != SCHEMA:
+            raise NoMatrix(f"{path}: schema {found['schema']}; allowed is {SCHEMA}")
+        rows = [Row(**row) for row in found["rows"] if (row["what"], row["name"]) in ORDER]
+        return {**found, "rows": rows, "power": [Power(**power) for power in found["power"]]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, NoMatrix):
+            raise
+        raise NoMatrix(f"{path}: not a faults.json of `python -m conformance faults`: {error}") from error
+
+
+def write(rows: Sequence[Row], powers: Sequence[Power], profile: str, folder: Path = FOLDER) -> None:
     """Write both files into a folder."""
     rows = sorted((row for row in rows if (row.what, row.name) in ORDER), key=lambda row: ORDER[row.what, row.name])
     result = {
@@ -71,7 +80,7 @@ def write(rows: Sequence[Row], powers: Sequence[Power], profile: str, folder: Pa
         "rows": [asdict(row) for row in rows],
         "power": [asdict(power) for power in powers],
     }
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     _replace(folder / "faults.json", json.dumps(result, indent=0))
     _replace(folder / "faults.md", "\n".join(_lines(rows, powers, profile)))
 
@@ -89,8 +98,10 @@ def _lines(rows: Sequence[Row], powers: Sequence[Power], profile: str) -> Iterab
     survivors = [row for row in rows if row.survived]
     broken = {row.clause for row in models}
     unbroken = [clause for clause in clauses() if clause not in broken]
+    days = sorted({row.counted for row in rows})
     yield HEAD.format(
         profile=profile,
+        days=" to ".join(dict.fromkeys((days[0], days[-1]))) if days else "never",
         models=len(models),
         mutants=len(mutants),
         survivors=f"{len(survivors)} survived{': ' + ', '.join(row.name for row in survivors) if survivors else ''}",
@@ -101,11 +112,6 @@ def _lines(rows: Sequence[Row], powers: Sequence[Power], profile: str) -> Iterab
     yield from ("", "## Changes of the CUDA sources", "", *MUTANTS_HEAD)
     for row in mutants:
         yield f"| {row.name} | {row.kind} | {_share(row)} | {row.named or ''} | {in_short(_ordered(row.red))} |"
-    yield from ("", "## Changes that change nothing", "")
-    yield "Each is in no catalogue, since no legal call shows it; a test checks the argument."
-    yield ""
-    for each in EQUIVALENTS:
-        yield f"- {each.name}: {each.argument}"
     yield from _powers(powers)
 
 

@@ -35,6 +35,12 @@ class Mutant:
         """The target that is built from such sources and has the fault, but for the folder behind a colon."""
         return "host" if self.file == TUNED else "host-plain"
 
+    @property
+    def sentence(self) -> str:
+        """The file and the change, each side cut to 70 characters."""
+        old, new = (" ".join(source.split())[:70] or "nothing" for source in (self.old, self.new))
+        return f"{self.file}: {old} -> {new}"
+
     def write(self, folder: Path) -> Path:
         """Copy the sources into an empty folder, with the change made; ValueError unless it applies exactly once."""
         for part in ("cuda", "host"):

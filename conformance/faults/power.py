@@ -10,7 +10,6 @@ import numpy as np
 
 from conformance.drawing import for_each
 from conformance.faults.catalogue import FAULTS, Fault
-from conformance.faults.made_from import made_from
 from conformance.faults.steps import Call, in_memory
 from conformance.generation import Geometry, realize
 from conformance.judge import expected_rows
@@ -26,23 +25,17 @@ SEEDS = range(10)
 
 @dataclass(frozen=True)
 class Power:
-    """The median number of cases until a fault is seen; None where it is not within MOST. `made_from` as in a Row."""
+    """The median number of cases until a fault is seen; None where it is not within MOST."""
 
     name: str
     usual: int | None
     suite: int | None
-    made_from: str
-
-
-def powers_from() -> str:
-    """What they are made from: the faults of gathers, and this suite's cases of them."""
-    return made_from("gather", FAULTS[0].name)
 
 
 def powers(faults: Sequence[Fault] = FAULTS) -> list[Power]:
     """One for each fault that predicts what it writes."""
     usual, suite = _medians(faults, usual_cases), _medians(faults, suite_cases)
-    return [Power(fault.name, usual[fault.name], suite[fault.name], powers_from()) for fault in faults]
+    return [Power(fault.name, usual[fault.name], suite[fault.name]) for fault in faults]
 
 
 def usual_cases(seed: int, look: Callable[[GatherCase], None]) -> None:

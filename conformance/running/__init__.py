@@ -1,5 +1,9 @@
 """The pytest side: options, hooks, and what goes between the processes of a run. A plugin that loads all of them."""
 
+from conformance.machine import share_threads
+
+share_threads()  # before anything loads NumPy
+
 pytest_plugins = [
     "conformance.running.pinning",  # first: no worker may have seen a device before it is pinned to its own
     "conformance.running.selecting",

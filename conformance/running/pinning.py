@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -79,6 +80,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """As many as there are CPUs, and room on the devices for."""
     return plan(_supply(config), _demand(config)).workers
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(specs: Sequence[object]) -> None:
+    """Give each worker its share of the CPUs."""
+    machine.share_threads(len(specs))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +93,6 @@ def pytest_configure(config: pytest.Config) -> None:
         required=tuple(config.getoption("--require")),
     )
     if hasattr(config, "workerinput"):
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
         return
     if config.option.collectonly:
         return

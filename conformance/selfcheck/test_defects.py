@@ -7,7 +7,6 @@ from conformance import marked
 from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defect import PARTS
 from conformance.faults.defects import DEFECTS, FAMILIES
-from conformance.faults.made_from import made_from, what_counts
 from conformance.faults.matrix import Row
 from conformance.faults.matrix_report import stored, write
 from conformance.faults.power import Power
@@ -53,15 +52,16 @@ def test_the_matrix_names_survivors_and_what_was_not_judged(tmp_path: Path) -> N
         2,
         9,
         "test[{target}]",
-        "",
+        "2026-01-01",
     )
     missed = replace(seen, name=names[1], red={"READ-2": 1})
     elsewhere = replace(seen, name=names[2], kind="device", red={}, tests=0)
     mutant = replace(seen, name=MUTANTS[0].mutant.name, what="mutant", clause="", red={})
     gone = replace(seen, name="no-fault-any-more")
-    rows, powers = [elsewhere, gone, mutant, missed, seen], [Power("a", None, 3, "")]
+    rows, powers = [elsewhere, gone, mutant, missed, seen], [Power("a", None, 3)]
     write(rows, powers, "quick", tmp_path)
     text = (tmp_path / "faults.md").read_text()
+    assert "profile quick; counted 2026-01-01." in text
     assert "3 faults as models and 1 changes of the CUDA sources" in text
     assert f"2 survived: {names[1]}, {MUTANTS[0].mutant.name}." in text
     assert f"| {names[0]} | READ-1 | does a (vllm 1) | 4 of 9 | 2 | READ-1 READ-2 |" in text
@@ -70,20 +70,7 @@ def test_the_matrix_names_survivors_and_what_was_not_judged(tmp_path: Path) -> N
     assert found["rows"] == [seen, missed, elsewhere, mutant] and found["power"] == powers
 
 
-def test_a_row_is_stale_if_a_test_or_a_fault_of_its_kind_is_another() -> None:
-    name = "starts-ignored"
-    row = Row(name, "model", "gather", "READ-1", "", "", {}, 0, 0, 0, "", made_from("gather", name))
-    assert not row.stale and replace(row, kind="write").stale and replace(row, what="mutant").stale
-    assert replace(row, name="last-token-not-planned").stale and not replace(row, name="start-rounded-down").stale
-
-
-def test_comments_docstrings_and_marks_that_spare_a_test_make_nothing_stale(tmp_path: Path) -> None:
-    texts = {
-        "a": '"""One."""\n\ndef f() -> str:\n    """Two\n    lines."""\n    return "# 3"\n',
-        "b": '"""Another."""\n# a comment\n@pytest.mark.long\ndef f() -> str:\n    return "# 3"\n',
-        "c": 'def f() -> str:\n    return "# 4"\n',
-    }
-    for name, text in texts.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    first, second, third = (what_counts(tmp_path / f"{name}.py") for name in texts)
-    assert first == second != third
+def test_what_is_no_matrix_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "faults.json").write_text('{"schema": 1, "rows": []}')
+    done = run("conformance", "faults", "--take", str(tmp_path / "faults.json"))
+    assert done.returncode == 2 and "schema 1; allowed is 2" in done.stderr, done.stderr

@@ -1,74 +1,109 @@
-"""The kill matrix in docs/: whether it is of what is here, and whether each model is still seen by its first test."""
+"""docs/faults.md: each model of a fault is judged by the test in its line, and one without a line by all its tests."""
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from conformance import marked
 from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defect import PARTS
 from conformance.faults.defects import DEFECTS
 from conformance.faults.equivalents import EQUIVALENTS, Equivalent
-from conformance.faults.matrix import Row
-from conformance.faults.matrix_report import stored
-from conformance.faults.power import powers_from
+from conformance.faults.lines import PATH, Line, read_lines, write_lines
+from conformance.faults.matrix import Row, first_to_see
 from conformance.reports.verdicts import CRASHED, DIFFERS
 from conformance.selfcheck.running import gate
 
-REPAIR = "docs/faults.json is stale; python -m conformance faults judges what has changed"
-
-
-@pytest.fixture(scope="module")
-def rows() -> list[Row]:
-    """The rows of docs/faults.json."""
-    return list(stored()["rows"])
-
-
-def test_the_matrix_has_every_fault_as_it_is_today(rows: list[Row]) -> None:
-    models = [row.name for row in rows if row.what == "model"]
-    mutants = [row.name for row in rows if row.what == "mutant"]
-    assert models == [*DEFECTS] and mutants == [kept.mutant.name for kept in MUTANTS], REPAIR
-    assert all(
-        (row.clause, row.sentence) == (DEFECTS[row.name].clause, DEFECTS[row.name].sentence)
-        for row in rows[: len(models)]
-    )
-    assert not [row.name for row in rows if row.stale], REPAIR
-
-
-def test_the_detection_power_is_of_the_faults_and_cases_of_today() -> None:
-    powers = stored()["power"]
-    assert powers and {power.made_from for power in powers} == {powers_from()}, REPAIR
-
-
-def test_nothing_survives(rows: list[Row]) -> None:
-    assert stored()["profile"] == "ci"
-    assert not [row.name for row in rows if row.survived]
-    assert all(row.tests for row in rows if row.kind != "device")
+LINES = read_lines()
+LINES_OF_MODELS = {name: line for (what, name), line in LINES.items() if what == "model"}
+FIRST = "a.py::t[{target}-1]"
+ROW = Row("starts-ignored", "model", "gather", "GATHER-2", "", "", {"GATHER-2": 3}, 3, 2, 9, FIRST, "2026-01-01")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PARTS if kind != "device"])
-def test_the_gate_is_red_again_on_every_model(kind: str, rows: list[Row], tmp_path: Path) -> None:
-    mine = [row for row in rows if row.kind == kind and row.what == "model"]
-    tests = {f"fault:{row.name}": row.first.replace("{target}", f"fault:{row.name}") for row in mine}
-    red = red_of(tests, [*dict.fromkeys(tests.values())], tmp_path)
-    rest = {target: test for target, test in tests.items() if target not in red}
-    if rest:  # those that remember, and are wrong after other tests alone
-        red |= red_of(rest, sorted({test.partition("::")[0] for test in rest.values()}), tmp_path)
-    assert red == tests.keys()
+def test_each_model_is_seen_by_the_test_in_its_line(kind: str, tmp_path: Path) -> None:
+    names = [defect.name for defect in DEFECTS.values() if defect.kind == kind]
+    assert not (lost := not_seen(names, LINES_OF_MODELS, tmp_path)), "\n".join(lost)
 
 
-def red_of(targets: Iterable[str], tests: list[str], folder: Path) -> set[str]:
-    """The targets on which one of some tests is red."""
-    named = [argument for target in targets for argument in ("--target", target)]
-    run = gate(*tests, *named, "--profile", "ci", "--explain", "0", "--tb=no", "--report-dir", str(folder))
+def not_seen(names: Iterable[str], lines: dict[str, Line], folder: Path) -> list[str]:
+    """Return a message for each fault that its test no longer sees, with the next best test.
+
+    A fault without a line is right if a test under its own clause sees it.
+    """
+    tests = {name: lines[name].test_of(f"fault:{name}") for name in names if name in lines}
+    lost = unseen(tests, [*dict.fromkeys(tests.values())], folder)
+    # Those that remember are wrong after other tests alone.
+    lost = unseen(lost, sorted({test.partition("::")[0] for test in lost.values()}), folder)
+    messages = []
+    for defect in (DEFECTS[name] for name in names if name in lost or name not in lines):
+        best = first_to_see(defect)
+        if defect.name in lost or not is_of(best, defect.clause):
+            blind = lost.get(defect.name, "any test of its clause")
+            messages.append(
+                f"{defect.name} ({defect.clause}) is not seen by {blind}; seen by {best or 'none'}: "
+                f"python -m conformance faults {defect.name} --write"
+            )
+    return messages
+
+
+def unseen(tests: dict[str, str], run: list[str], folder: Path) -> dict[str, str]:
+    """Return those of some faults, each with its test, on which nothing under their clause is red if tests are run."""
+    if not tests:
+        return {}
+    named = [argument for name in tests for argument in ("--target", f"fault:{name}")]
+    done = gate(*run, *named, "--profile", "ci", "--explain", "0", "--tb=no", "--report-dir", str(folder))
+    assert done.returncode in (0, 1), done.stdout[-3000:]
     report = json.loads((folder / "gate.json").read_text())
-    assert run.returncode in (0, 1), run.stdout[-3000:]
-    return {
-        target["name"]
+    clauses = {
+        target["name"].removeprefix("fault:"): " ".join(
+            failure["clause"] for failure in target["failures"] if failure["verdict"] in (DIFFERS, CRASHED)
+        )
         for target in report["targets"]
-        if any(failure["verdict"] in (DIFFERS, CRASHED) for failure in target["failures"])
     }
+    return {name: test for name, test in tests.items() if DEFECTS[name].clause not in clauses[name].split()}
+
+
+def is_of(test: str, clause: str) -> bool:
+    """Return whether a test, by its node id, is marked with a clause."""
+    return test.removeprefix("conformance/").partition("[")[0] in marked.tests_by_clause().get(clause, [])
+
+
+def test_a_test_that_no_longer_sees_its_fault_is_red_and_the_next_best_is_named(tmp_path: Path) -> None:
+    blind = Line("test_calls.py::test_no_rows_are_no_error[{target}-no request-starts]", 1, 1, "2026-01-01")
+    (message,) = not_seen(["starts-ignored"], {"starts-ignored": blind}, tmp_path)
+    assert message.startswith("starts-ignored (GATHER-2) is not seen by conformance/gate/test_calls.py::")
+    assert "; seen by conformance/gate/test_" in message
+
+
+def test_a_fault_without_a_line_is_right_if_a_test_of_its_clause_sees_it(tmp_path: Path) -> None:
+    assert not not_seen(["starts-not-passed"], {}, tmp_path)
+
+
+def test_a_fault_that_no_test_of_its_clause_sees_is_red(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DEFECTS, "starts-ignored", replace(DEFECTS["starts-ignored"], clause="SERVE-1", kind="serve"))
+    assert not_seen(["starts-ignored"], {}, tmp_path) == [
+        "starts-ignored (SERVE-1) is not seen by any test of its clause; seen by none: "
+        "python -m conformance faults starts-ignored --write"
+    ]
+
+
+def test_a_line_says_what_a_row_says_and_no_line_is_lost(tmp_path: Path) -> None:
+    page, mutant = tmp_path / "faults.md", MUTANTS[0].mutant
+    write_lines([ROW, replace(ROW, name=mutant.name, what="mutant", first="")], page)
+    write_lines([replace(ROW, name="starts-not-passed", counted="2026-01-02")], page)
+    assert "| starts-ignored | GATHER-2 | seq_starts ignored | 3 of 9 | `a.py::t[{target}-1]` |" in page.read_text()
+    assert [*read_lines(page)] == [("model", "starts-ignored"), ("model", "starts-not-passed")]
+    write_lines([replace(ROW, name=mutant.name, what="mutant"), replace(ROW, name="no-fault-any-more")], page)
+    assert read_lines(page)["mutant", mutant.name] == Line(FIRST, 3, 9, ROW.counted)
+    assert len(read_lines(page)) == 3
+
+
+def test_every_line_of_the_page_can_be_read() -> None:
+    assert sum(text.endswith(" |") and "`" in text for text in PATH.read_text().splitlines()) == len(LINES)
 
 
 @pytest.mark.parametrize("equivalent", EQUIVALENTS, ids=lambda equivalent: equivalent.name)

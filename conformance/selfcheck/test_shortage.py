@@ -187,3 +187,25 @@ def test_what_is_free_is_what_the_container_leaves(changed: dict[str, str], free
         path.write_text(text)
     assert machine.free_bytes(tmp_path) == free
     assert machine.free_bytes(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus"),
+    [
+        ({}, 64),
+        ({"sys/fs/cgroup/cpu.max": "max 100000\n"}, 64),
+        ({"sys/fs/cgroup/cpu.max": "250000 100000\n"}, 2),
+        ({"sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
+        ({"sys/fs/cgroup/cpu.max": "9900000 100000\n"}, 64),
+        ({"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, 64),
+        ({"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000\n", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, 4),
+    ],
+)
+def test_a_container_has_the_cpus_of_its_quota(
+    files: dict[str, str], cpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(64))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert machine.cpus(tmp_path) == cpus
