@@ -81,22 +81,28 @@ def runs_of_requests_without_rows() -> GatherCase:
     return realize(geometry, 5, origin="runs of 200 requests without rows")
 
 
-def many_rows() -> list[GatherCase]:
-    """T beyond 2^18 with everything apart, and beyond 2^16 with all packed; no multiple of a tile, over few blocks."""
+def many_rows() -> GatherCase:
+    """T beyond 2^18 with everything apart; no multiple of a tile, over few blocks."""
+    return _over_few_blocks((65_533, 1, 2, 131_076, 65_539), APART)
+
+
+def many_packed_rows() -> list[GatherCase]:
+    """T beyond 2^16 with all packed; no multiple of a tile, over few blocks."""
+    case = _over_few_blocks((33, 2, 65_538), Arrangement())
+    return [case, *without_starts([case])]
+
+
+def _over_few_blocks(lengths: tuple[int, ...], arrangement: Arrangement) -> GatherCase:
     some = realize(Geometry(64, (67 * 64,)), 6)  # no power of two, so that no wrapped token meets its own block again
-    cases = []
-    for arrangement, lengths in ((APART, (65_533, 1, 2, 131_076, 65_539)), (Arrangement(), (33, 2, 65_538))):
-        case = replace(
-            some,
-            block_table=np.resize(some.block_table[0], (len(lengths), max(lengths) // 64 + 3)).astype(np.int32),
-            workspace_starts=packed_starts(lengths),
-            num_rows=sum(lengths),
-            seq_starts=np.array([1, 62, 63, 65, 0][: len(lengths)], np.int32),
-            arrangement=arrangement,
-            origin=f"{sum(lengths):,} rows",
-        )
-        cases.append(case)
-    return [*cases, *without_starts(cases[1:])]
+    return replace(
+        some,
+        block_table=np.resize(some.block_table[0], (len(lengths), max(lengths) // 64 + 3)).astype(np.int32),
+        workspace_starts=packed_starts(lengths),
+        num_rows=sum(lengths),
+        seq_starts=np.array([1, 62, 63, 65, 0][: len(lengths)], np.int32),
+        arrangement=arrangement,
+        origin=f"{sum(lengths):,} rows",
+    )
 
 
 def large_and_odd_blocks() -> list[GatherCase]:
@@ -125,6 +131,7 @@ EXTREMES: tuple[Named, ...] = (
     requests_beyond_uint16,
     runs_of_requests_without_rows,
     many_rows,
+    many_packed_rows,
     large_and_odd_blocks,
     wide_tables,
 )

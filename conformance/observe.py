@@ -135,9 +135,9 @@ def look(target: Target, regions: dict[str, Region], poison: Poison, output: str
     seen = Observation(poison, target.memory.read(regions[output]))
     for name, region in regions.items():
         if name != output:
-            overwritten = np.argwhere(_bits(target.memory.read(region)) != _bits(region.placement.data))
-            if len(overwritten):
-                seen.changed[name] = [tuple(int(i) for i in index) for index in overwritten[:8]]
+            overwritten = _bits(target.memory.read(region)) != _bits(region.placement.data)
+            if overwritten.any():
+                seen.changed[name] = [tuple(int(i) for i in index) for index in np.argwhere(overwritten)[:8]]
         strays = target.memory.strays(region)
         if strays:
             seen.strays[name] = strays

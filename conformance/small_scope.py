@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
-from typing import Any
+from itertools import islice, product
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -66,12 +66,29 @@ class Batch:
         }
 
 
-def batches(block_size: int, requests: int, layout: RecordLayout = NVFP4_DS_MLA, most: int = MOST) -> Iterator[Batch]:
-    """All lengths and all starts from 0 to `most` (and none) of that many requests; a batch for all starts."""
+class Part(NamedTuple):
+    """One of `parts` parts of the scope of so many requests, counted from 0: what one test judges."""
+
+    requests: int
+    number: int = 0
+    parts: int = 1
+
+    def __str__(self) -> str:
+        """Return the id of its test."""
+        return f"{self.requests}" if self.parts == 1 else f"{self.requests} part {self.number + 1} of {self.parts}"
+
+
+PARTS = [Part(1), Part(2), *(Part(3, number, 5) for number in range(5))]
+"""The whole scope: three requests are nine tenths of it, which one worker should not be left with at the end."""
+
+
+def batches(block_size: int, part: Part, layout: RecordLayout = NVFP4_DS_MLA, most: int = MOST) -> Iterator[Batch]:
+    """Yield all lengths and starts from 0 to `most`, or no starts, of a part: a batch for each list of lengths."""
+    requests = part.requests
     geometry = Geometry(block_size, (2 * most,) * requests)
     case = over(realize(geometry, seed=block_size * 10 + requests), layout)
     every: list[Starts] = [None, *product(range(most + 1), repeat=requests)]
-    for lengths in product(range(most + 1), repeat=requests):
+    for lengths in islice(product(range(most + 1), repeat=requests), part.number, None, part.parts):
         yield Batch(case, (lengths,) * len(every), tuple(every))
 
 

@@ -4,14 +4,13 @@ A library is looked at only if it is imported already: whoever holds one of its 
 """
 
 import sys
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class StridedArray:
+class StridedArray(NamedTuple):
     """Where an array's elements lie.
 
     `pointer` is an address on `device` ("cpu" or "cuda:N"), `strides` count bytes, `dtype` is NumPy's name for it
@@ -46,6 +45,7 @@ def _is_instance(array: object, library: str, type_name: str) -> bool:
     return kind is not None and isinstance(array, kind)
 
 
+@cache
 def _dtype_name(dtype: np.dtype[Any]) -> str:
     # np.dtype(">i4").name is "int32", which would hide the wrong byte order.
     return dtype.name if dtype.isnative else dtype.str

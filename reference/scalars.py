@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +38,14 @@ class MiniFloat:
         """The first code after the finite non-negative ones."""
         return len(self.magnitudes)
 
-    @property
+    @cached_property
     def values(self) -> Floats:
-        """float32 [2 * sign_bit]: the value of every code (SCALAR-1, SCALAR-4)."""
+        """float32 [2 * sign_bit], read-only: the value of every code (SCALAR-1, SCALAR-4)."""
         half = np.full(self.sign_bit, np.nan, np.float32)
         half[: self.first_nan] = self.magnitudes
-        return np.concatenate([half, -half])
+        values = np.concatenate([half, -half])
+        values.flags.writeable = False
+        return values
 
     def decode(self, codes: Codes) -> Floats:
         """uint8 codes of any shape -> float32 values of the same shape (SCALAR-1, SCALAR-4)."""
@@ -90,8 +93,9 @@ def bf16_from_f32(x: npt.ArrayLike) -> Bf16Bits:
     """float32 of any shape -> uint16 bf16 encodings: nearest even, NaN to 0x7FFF (SCALAR-7, SCALAR-8)."""
     numbers = np.asarray(x, np.float32)
     bits = numbers.view(np.uint32)
-    # Just under half of the discarded part, plus the kept part's last bit, carries exactly where rounding goes up.
-    rounded = ((bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    # Just under half of the discarded part, plus the kept part's last bit, carries exactly where rounding goes up. Only
+    # a NaN can carry out of 32 bits.
+    rounded = ((bits + np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     return np.where(np.isnan(numbers), BF16_NAN, rounded)
 
 

@@ -13,14 +13,19 @@ from conformance.judge import Judge
 from conformance.targets.base import GATHER_STARTS
 from fixtures.cases import Arrangement, packed_starts
 
+SMALL_SCOPE = [
+    pytest.param(part, id=str(part), marks=[pytest.mark.long] if part.requests == 3 else [])
+    for part in small_scope.PARTS
+]
+
 
 @pytest.mark.unsanitized
 @pytest.mark.clause("GATHER-1", "GATHER-2", "GATHER-3", "GATHER-5", "PAGE-1")
-@pytest.mark.parametrize("requests", [1, 2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("part", SMALL_SCOPE)
 @pytest.mark.parametrize("block_size", [1, 2, 3])
-def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, requests: int) -> None:
+def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, part: small_scope.Part) -> None:
     judge.need(GATHER_STARTS)
-    for batch in small_scope.batches(block_size, requests):
+    for batch in small_scope.batches(block_size, part):
         small_scope.judge_batch(judge, batch)
 
 

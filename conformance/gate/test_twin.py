@@ -35,6 +35,10 @@ from fixtures.cases import CONTIGUOUS, Arrangement
 from fixtures.placement import POISONS, place
 from reference.records import FP8_DS_MLA, GENERIC, RecordLayout
 
+SMALL_SCOPE = [
+    pytest.param(part, id=str(part), marks=[pytest.mark.long] if part.requests == 3 else [])
+    for part in small_scope.PARTS
+]
 LAYOUTS = {"fp8_ds_mla": FP8_DS_MLA, **{f"{layout.name}-{layout.row}": layout for layout in GENERIC.values()}}
 
 
@@ -99,14 +103,14 @@ def test_records_are_read_as_written_down(judge: Judge, case: Named) -> None:
 
 @pytest.mark.unsanitized
 @EACH
-@pytest.mark.parametrize("requests", [1, 2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("part", SMALL_SCOPE)
 @pytest.mark.parametrize("block_size", [1, 2, 3])
 def test_every_geometry_of_a_small_scope(
-    judge: Judge, profile: Profile, layout: RecordLayout, block_size: int, requests: int
+    judge: Judge, profile: Profile, layout: RecordLayout, block_size: int, part: small_scope.Part
 ) -> None:
     judge.need(GATHERS[layout.name][1])
-    most = 2 if requests == 3 and profile.name == "quick" else small_scope.MOST
-    for batch in small_scope.batches(block_size, requests, layout, most):
+    most = 2 if part.requests == 3 and profile.name == "quick" else small_scope.MOST
+    for batch in small_scope.batches(block_size, part, layout, most):
         small_scope.judge_batch(judge, batch)
 
 

@@ -57,4 +57,10 @@ def test_random_writes(judge: Judge, profile: Profile, seed: int, kv_cache_dtype
 def test_every_reader_reads_what_was_quantized(judge: Judge) -> None:
     judge.need(WRITE_NVFP4)
     must_be_read_as_quantized(judge, realize(Slots(300, 16, skipped=20), 9))
+
+
+@pytest.mark.heavy
+@pytest.mark.clause("WRITE-21")
+def test_every_reader_reads_every_pair_of_a_number_and_a_scale(judge: Judge) -> None:
+    judge.need(WRITE_NVFP4)
     must_be_read_as_quantized(judge, every_pair(judge.target.profile))

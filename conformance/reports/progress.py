@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, DIFFERS
 
-ENOUGH_TESTS, ENOUGH_SECONDS = 5, 2.0
-"""From how many tests, and after how long, a pace says something."""
+ENOUGH_SECONDS = 2.0
+"""After how long a pace says something."""
 
 
 @dataclass(frozen=True)
@@ -24,20 +24,13 @@ class Progress:
     seconds: float = 0.0
     found: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def seconds_left(self) -> float | None:
-        """How long the other tests take if they go on at the pace so far; None as long as that is a guess."""
-        if self.total is None or self.tests < ENOUGH_TESTS or self.seconds < ENOUGH_SECONDS:
-            return None
-        return max(self.total - self.tests, 0) * self.seconds / self.tests
-
     def line(self, over: bool = False) -> str:
         """The run in one line, what must not be cut off first: for one that is over with its time in all."""
         found = [self._found(verdict) for verdict in BY_SEVERITY if verdict != CONFORMS and self.found.get(verdict)]
         total = "?" if self.total is None else f"{self.total:,}"
         pace = f"{self.cases / self.seconds:,.0f}" if self.seconds >= ENOUGH_SECONDS or (over and self.seconds) else "?"
-        left = "?" if self.seconds_left is None else clock(self.seconds_left)
-        time = f"in {clock(self.seconds)}" if over else f"{left} left"
+        # How much is left, nobody can say: the longest tests are the first.
+        time = f"in {clock(self.seconds)}" if over else f"{clock(self.seconds)} so far"
         return ", ".join([f"{self.tests:,} of {total} tests", *found, time, f"{self.cases:,} cases", f"{pace} cases/s"])
 
     def _found(self, verdict: str) -> str:

@@ -56,6 +56,8 @@ class Selecting:
         items[:] = [item for item in items if not (quick and _is_spared(item, targets))]
         for item in items:
             _check_clauses(item)
+        if hasattr(config, "workerinput"):
+            _longest_first(items)
         config.stash[_COLLECTED] = (_ids(items), _ids(spared), _parts(config, files))
 
 
@@ -119,6 +121,11 @@ def _parts(config: pytest.Config, files: set[Path]) -> list[str]:
     parts = [f"{len(missing)} files were not collected: {', '.join(missing)}"] if missing else []
     parts += [f"of a file, one test alone: {arg}" for arg in single]
     return parts if any(path in files for path in gate) else []
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Put the tests that are marked heavy or long in front, so that workers end together."""
+    items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("heavy", "long")))
 
 
 def _check_clauses(item: pytest.Item) -> None:

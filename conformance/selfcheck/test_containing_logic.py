@@ -214,3 +214,8 @@ def test_patience_is_armed_anew_only_where_it_is_counting_and_time_has_passed(mo
     patience.end()
     patience.end()
     assert armed == ["armed", "armed", "ended", "armed", "ended"]
+
+
+def test_a_worker_gets_its_tests_one_by_one_so_that_the_long_ones_are_shared_out() -> None:
+    _, one, other = scheduled()
+    assert (one.tests, other.tests) == ([0, 1], [2, 3])

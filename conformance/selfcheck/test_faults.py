@@ -18,7 +18,7 @@ from conformance.cases import (
     strided_gather,
     table_above_two_gib,
 )
-from conformance.extremes import far_tokens, many_rows, requests_beyond_uint16, without_starts
+from conformance.extremes import far_tokens, many_packed_rows, requests_beyond_uint16, without_starts
 from conformance.faults.catalogue import ALL, FAULTS, Fault
 from conformance.faults.diagnosis import explain
 from conformance.faults.steps import Call, Gather, in_memory
@@ -64,7 +64,10 @@ def corpus(layout: RecordLayout) -> list[Known]:
         cases += [rows_of(magnitudes(), "", starts=(3, 0, 0)), rows_of(uniform_fields([0, 1, 0x2B, 0x7F, 0xFF]), "")]
         cases += [*records_above_two_gib(), records_above_two_gib_of_a_packed_cache(), table_above_two_gib()]
         cases += [far_tokens(7, (1 << 24) - 3, 16), far_tokens(1000, (1 << 31) - 6, 1020), requests_beyond_uint16()]
-        cases += [realize(Geometry(4, (5, 2), (3, 1), arrangement=Arrangement(cache_shift=8)), 1), many_rows()[1]]
+        cases += [
+            realize(Geometry(4, (5, 2), (3, 1), arrangement=Arrangement(cache_shift=8)), 1),
+            many_packed_rows()[0],
+        ]
     cases = [over(case, layout, seed) for seed, case in enumerate(cases)]
     if layout == FP8_DS_MLA:
         cases += [twins.every_byte_under_chosen_scales()]

@@ -16,7 +16,7 @@ from conformance.faults.gathers import FaultyGather
 from conformance.generation import Geometry, realize
 from conformance.generics import GENERIC_EXTREMES, SCALES, every_number, one_hot, over, uneven_requests, with_spare_rows
 from conformance.judge import Crashed, Differs, Judge
-from conformance.small_scope import batches, judge_batch
+from conformance.small_scope import Part, batches, judge_batch
 from conformance.targets.models import EVERY_GATHER, NumpyTarget
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, place
@@ -179,7 +179,7 @@ def test_a_fault_is_named(layout: RecordLayout, fault: Callable[[Call], None], n
 
 
 def test_a_row_after_num_tokens_is_seen_also_call_by_call() -> None:
-    some = next(batch for batch in batches(2, 2, FP8) if batch.lengths[0] == (2, 3))
+    some = next(batch for batch in batches(2, Part(2), FP8) if batch.lengths[0] == (2, 3))
     judge_batch(Judge(NumpyTarget()), some)
     with pytest.raises(Differs, match=r"behind its T rows|rows beyond T"):
         judge_batch(Judge(Wrong(after=one_row_too_many)), some)

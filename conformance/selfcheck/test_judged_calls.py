@@ -16,12 +16,12 @@ from conformance.calls import (
 from conformance.cases import STRIDED, strided_gather
 from conformance.judge import Crashed, Differs, Judge
 from conformance.selfcheck.meddling import Call, Meddling, case, write, write_behind
-from conformance.small_scope import Batch, batches, judge_batch
+from conformance.small_scope import Batch, Part, batches, judge_batch
 from conformance.targets.models import NumpyTarget
 
 
 def batch() -> Batch:
-    return next(some for some in batches(2, 2) if some.lengths[0] == (2, 3))
+    return next(some for some in batches(2, Part(2)) if some.lengths[0] == (2, 3))
 
 
 def test_a_batch_of_small_gathers_that_conform_is_counted_call_by_call() -> None:

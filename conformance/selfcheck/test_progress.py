@@ -29,16 +29,16 @@ CALLS = "conformance/gate/test_calls.py"
 @pytest.mark.parametrize(
     ("so_far", "says"),
     [
-        (Progress(), "0 of ? tests, ? left, 0 cases, ? cases/s"),
-        (Progress(2161, 4, 80, 9), "4 of 2,161 tests, ? left, 80 cases, 9 cases/s"),
-        (Progress(2161, 40, 80, 1), "40 of 2,161 tests, ? left, 80 cases, ? cases/s"),
-        (Progress(2100, 700, 31204, 20), "700 of 2,100 tests, 0:40 left, 31,204 cases, 1,560 cases/s"),
-        (Progress(10, 10, 300, 5), "10 of 10 tests, 0:00 left, 300 cases, 60 cases/s"),
-        (Progress(None, 10, 300, 5), "10 of ? tests, ? left, 300 cases, 60 cases/s"),
-        (Progress(10, 5, 0, 5, {DIFFERS: 1, CONFORMS: 4}), "5 of 10 tests, 1 differs, 0:05 left, 0 cases, 0 cases/s"),
+        (Progress(), "0 of ? tests, 0:00 so far, 0 cases, ? cases/s"),
+        (Progress(2161, 4, 80, 9), "4 of 2,161 tests, 0:09 so far, 80 cases, 9 cases/s"),
+        (Progress(2161, 40, 80, 1), "40 of 2,161 tests, 0:01 so far, 80 cases, ? cases/s"),
+        (Progress(2100, 700, 31204, 20), "700 of 2,100 tests, 0:20 so far, 31,204 cases, 1,560 cases/s"),
+        (Progress(10, 10, 300, 5), "10 of 10 tests, 0:05 so far, 300 cases, 60 cases/s"),
+        (Progress(None, 10, 300, 5), "10 of ? tests, 0:05 so far, 300 cases, 60 cases/s"),
+        (Progress(10, 5, 0, 5, {DIFFERS: 1, CONFORMS: 4}), "5 of 10 tests, 1 differs, 0:05 so far, 0 cases, 0 cases/s"),
         (
             Progress(9, 9, 0, 9, {NOT_JUDGED: 2, UNSUPPORTED: 1, DIFFERS: 3, CRASHED: 1}),
-            "9 of 9 tests, 1 crashed, 3 differ, 1 unsupported, 2 not judged, 0:00 left, 0 cases, 0 cases/s",
+            "9 of 9 tests, 1 crashed, 3 differ, 1 unsupported, 2 not judged, 0:09 so far, 0 cases, 0 cases/s",
         ),
     ],
 )
@@ -122,11 +122,11 @@ def test_a_line_is_never_wider_than_the_terminal_and_takes_the_place_of_the_one_
     watching, reporter, run, ticking = shown(monkeypatch, True, TESTS)
     ticking.now = 10
     watching.pytest_runtest_logstart()
-    assert reporter.text == "\r0 of 200 tests, ? left, 0 cas"
+    assert reporter.text == "\r0 of 200 tests, 0:10 so far, "
     monkeypatch.setenv("COLUMNS", "60")
     ticking.now = 20
     watching.pytest_runtest_logstart()
-    assert reporter.text.endswith(f"\r{'0 of 200 tests, ? left, 0 cases, 0 cases/s':59}")
+    assert reporter.text.endswith(f"\r{'0 of 200 tests, 0:20 so far, 0 cases, 0 cases/s':59}")
     run.outcomes.append(Outcome(TESTS[0], "t", (), CRASHED))
     watching.pytest_runtest_logreport()
     assert reporter.text.endswith(f"\r{' ' * 59}\rcrashed  {TESTS[0]}\n")

@@ -9,12 +9,10 @@
 // Byte i of the result is byte `selector nibble i` of the eight bytes of a (0 to 3) and b (4 to 7).
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
-    unsigned result = 0;
-    for (int i = 0; i < 4; ++i) {
-        const unsigned chosen = selector >> (4 * i) & 7;
-        result |= static_cast<unsigned>(bytes >> (8 * chosen) & 0xFF) << (8 * i);
-    }
-    return result;
+    const auto chosen = [&](int i) {
+        return static_cast<unsigned>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xFF) << (8 * i);
+    };
+    return chosen(0) | chosen(1) | chosen(2) | chosen(3);
 }
 
 // A store with a hint that nobody reads the line soon; a CPU needs no hint.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cfenv>
+#include <cstdlib>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -33,6 +34,13 @@ namespace {  // internal, so that several builds of these sources can be loaded 
 // makes many thousands of small launches.
 constexpr long long kSmallGrid = 64;
 constexpr long long kBlocksAtATime = 16;
+
+// How many threads a large grid may keep busy: what OMP_NUM_THREADS says, a process's share of the CPUs, or all of them.
+inline unsigned most_threads() {
+    const char* told = std::getenv("OMP_NUM_THREADS");
+    const int share = told == nullptr ? 0 : std::atoi(told);
+    return share > 0 ? static_cast<unsigned>(share) : std::thread::hardware_concurrency();
+}
 
 // While it lives, its thread rounds to nearest and keeps subnormals, as a GPU does: a process may have asked otherwise,
 // for example with torch.set_flush_denormal, or by loading a library built with -ffast-math.
@@ -78,7 +86,7 @@ void launch(Kernel kernel, long long blocks, unsigned width, unsigned height, co
     std::vector<std::thread> helpers;
     if (blocks >= kSmallGrid) {
         try {
-            for (unsigned n = 1; n < std::thread::hardware_concurrency(); ++n) helpers.emplace_back(work);
+            for (unsigned n = 1; n < most_threads(); ++n) helpers.emplace_back(work);
         } catch (const std::system_error&) {
             // A machine that gives no further thread is slower and no less right: this thread takes what is left.
         }
