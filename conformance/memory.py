@@ -61,10 +61,17 @@ class Memory(Protocol):
         """The list grows by the bytes of each allocation that is made with that library in the meantime."""
 
     def limit(self, nbytes: int) -> None:
-        """Let all arrays of that library together take no more of the device from now on; on the CPU nothing."""
+        """Let all arrays of that library together take no more of the device from now on; on the CPU do nothing.
+
+        What the library keeps and does not use is given back.
+        """
 
     def room(self) -> Room:
         """How much there is, and how much of it may be used."""
+
+
+MIRRORED = 1 << 22
+"""Bytes up to which an allocation on a device is made, read and looked through on the host."""
 
 
 class ArrayMemory:
@@ -80,14 +87,33 @@ class ArrayMemory:
     def place(self, placement: Placement) -> Region:
         """See Memory."""
         placement = without_margins(placement) if self.exact else placement
+        if self.xp is not np and placement.size * placement.data.itemsize <= MIRRORED:
+            return self._mirrored(placement)
         base, first = self._allocate(placement)
-        item = placement.data.itemsize
-        view = self.xp.lib.stride_tricks.as_strided(
-            base[first:], placement.shape, [stride * item for stride in placement.strides]
-        )
-        region = Region(placement, base, view, first)
+        region = Region(placement, base, _strided(self.xp, base, first, placement), first)
         self.write(region, placement.data)
         return region
+
+    def _mirrored(self, placement: Placement) -> Region:
+        """Make a small allocation on the host and send it as a whole, since each step on a device takes its time."""
+        host = np.empty(placement.size + self._slack // placement.data.itemsize, placement.data.dtype)
+        host.fill(placement.poison)
+        first = placement.before + to_alignment(placement.before * placement.data.itemsize, placement)
+        mirror = Region(placement, host, _strided(np, host, first, placement), first)
+        _MIRROR.write(mirror, placement.data)
+        base = self.xp.asarray(host)
+        if self._address(base) % ALIGNMENT:
+            raise RuntimeError(f"{self.name} allocates at {self._address(base):#x}, no multiple of {ALIGNMENT} bytes")
+        return Region(placement, base, _strided(self.xp, base, first, placement), first)
+
+    def _mirror_of(self, region: Region) -> Region | None:
+        """Copy a small allocation of a device to the host, as a whole."""
+        if self.xp is np or region.base.nbytes > MIRRORED + ALIGNMENT:
+            return None
+        host, view = self.xp.asnumpy(region.base), region.view  # which may be a part of what was placed
+        offset = (self._address(view) - self._address(region.base)) // host.itemsize if view.size else 0
+        there = np.lib.stride_tricks.as_strided(host[offset:], view.shape, view.strides)
+        return Region(region.placement, host, there, region.first)
 
     @stating_need
     def write(self, region: Region, data: npt.NDArray[Any]) -> None:
@@ -98,11 +124,15 @@ class ArrayMemory:
     @stating_need
     def read(self, region: Region) -> npt.NDArray[Any]:
         """See Memory."""
+        if mirror := self._mirror_of(region):
+            return _MIRROR.read(mirror)
         return self._to_numpy(region.view[self._held(region)])
 
     @stating_need
     def strays(self, region: Region) -> list[int]:
         """See Memory."""
+        if mirror := self._mirror_of(region):
+            return _MIRROR.strays(mirror)
         region.view[self._held(region)] = region.placement.poison
         return scan(region.base, region.first, region.placement.poison, self.xp.flatnonzero)
 
@@ -131,6 +161,7 @@ class ArrayMemory:
     def limit(self, nbytes: int) -> None:
         """See Memory; what is taken past CuPy's pool, as with `exact`, is not counted."""
         if self.xp is not np:
+            self.xp.get_default_memory_pool().free_all_blocks()
             self.xp.get_default_memory_pool().set_limit(size=nbytes)
 
     def room(self) -> Room:
@@ -161,6 +192,15 @@ class ArrayMemory:
 
     def _to_numpy(self, array: Any) -> npt.NDArray[Any]:
         return np.ascontiguousarray(array if self.xp is np else self.xp.asnumpy(array)).copy()
+
+
+_MIRROR = ArrayMemory()
+"""What reads and writes the host's copy of a device's allocation."""
+
+
+def _strided(xp: Any, base: Any, first: int, placement: Placement) -> Any:
+    strides = [stride * placement.data.itemsize for stride in placement.strides]
+    return xp.lib.stride_tricks.as_strided(base[first:], placement.shape, strides)
 
 
 def _unsigned(data: npt.NDArray[Any]) -> str:
@@ -274,6 +314,7 @@ class TorchMemory:
 
         if self.on_device:
             number = torch.device(self.device).index
+            torch.cuda.empty_cache()
             total = torch.cuda.get_device_properties(number).total_memory
             torch.cuda.set_per_process_memory_fraction(min(nbytes / total, 1.0), number)
             self._limit = nbytes

@@ -65,6 +65,7 @@ def test_calls_on_two_streams_do_not_disturb_each_other(judge: Judge, operation:
     device.must_not_disturb_a_call_on_another_stream(judge, operation)
 
 
+@pytest.mark.roomy
 @pytest.mark.unsanitized
 @pytest.mark.clause("DEVICE-8")
 def test_every_number_of_rows_is_served(judge: Judge) -> None:
@@ -72,6 +73,7 @@ def test_every_number_of_rows_is_served(judge: Judge) -> None:
     device_sizes.must_serve_every_number_of_rows(judge)
 
 
+@pytest.mark.roomy
 @pytest.mark.unsanitized
 @pytest.mark.clause("DEVICE-9")
 def test_a_packed_workspace_beyond_32_bits_is_written(judge: Judge) -> None:

@@ -32,6 +32,7 @@ def test_records_that_no_row_needs_may_hold_anything(judge: Judge) -> None:
     judge(realize(Geometry(16, (3, 2), (5, 1), extra_blocks=5), seed=3))
 
 
+@pytest.mark.roomy
 @pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("GATHER-9", "PAGE-2")

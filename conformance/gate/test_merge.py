@@ -84,6 +84,7 @@ def test_strides_that_are_never_used_mean_nothing(judge: Judge, kind: str) -> No
     judge_merge(judge, cases.strides_that_mean_nothing(kind))
 
 
+@pytest.mark.roomy
 @pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("MERGE-8")

@@ -18,6 +18,7 @@ def named(*scenarios: Scenario) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scenario", scenarios, ids=[scenario.name for scenario in scenarios])
 
 
+@pytest.mark.heavy
 @pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("ATTEND-8")

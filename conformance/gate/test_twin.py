@@ -201,6 +201,7 @@ def test_a_second_call_on_the_same_arrays_reads_them_anew(judge: Judge, layout: 
     must_read_anew(judge, (first, second))
 
 
+@pytest.mark.roomy
 @pytest.mark.long
 @pytest.mark.unsanitized
 @over_each(FAR, FAR)

@@ -92,6 +92,7 @@ def test_every_token_is_written_and_nothing_else(judge: Judge, tokens: int, kv_c
     judge_write(judge, realize(Slots(tokens, 16, skipped=tokens // 3), tokens, kv_cache_dtype))
 
 
+@pytest.mark.roomy
 @pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("WRITE-6", "WRITE-7")
@@ -101,6 +102,7 @@ def test_records_and_rows_beyond_two_gib_are_reached(judge: Judge, kv_cache_dtyp
         judge_write(judge, case)
 
 
+@pytest.mark.roomy
 @pytest.mark.long
 @pytest.mark.unsanitized
 @pytest.mark.clause("WRITE-7")

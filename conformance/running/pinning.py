@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import gc
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,8 +23,14 @@ from conformance.running.workers import Demand, Plan, Supply, plan
 from conformance.targets.base import Target
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-DEVICE, DEVICE_BYTES = "device", "device_bytes"
-"""What the controller tells a worker: its VISIBLE, and how many bytes its arrays may take there."""
+DEVICE, DEVICE_BYTES, ROOMS = "device", "device_bytes", "rooms"
+"""What the controller tells a worker: its VISIBLE, how many bytes its arrays may take there, and the rooms for more."""
+
+FOLDER = pytest.StashKey[TemporaryDirectory[str]]()
+"""Where the rooms of a run are locked."""
+
+MOMENT = 0.02
+"""How many seconds a worker waits before it looks again whether a room is free."""
 
 _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
@@ -74,6 +86,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if cuda_is_initialised():
         raise RuntimeError(f"{VISIBLE}={device} comes too late: something has initialised CUDA before pytest_configure")
     os.environ[VISIBLE] = device
+    # Its profiler is asked before the first test and takes seconds to load: meanwhile the tests are collected.
+    Thread(target=_load_torch, daemon=True).start()
+
+
+def _load_torch() -> None:
+    with suppress(Exception):  # where it is not installed, a report says so
+        import torch.profiler  # noqa: F401
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -99,6 +118,9 @@ def pytest_configure_node(node: Any) -> None:
     if gpu:
         node.workerinput[DEVICE] = entry(gpu.index, os.environ.get(VISIBLE))
         node.workerinput[DEVICE_BYTES] = planned.limits[gpu]
+        if rooms := planned.rooms.get(gpu):
+            folder = node.config.stash.setdefault(FOLDER, TemporaryDirectory(prefix="conformance-rooms-")).name
+            node.workerinput[ROOMS] = [f"{folder}/{gpu.index}", rooms.count, rooms.nbytes]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -111,11 +133,44 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Keep a worker's targets to its share of the device."""
     nbytes = getattr(session.config, "workerinput", {}).get(DEVICE_BYTES)
-    if nbytes is None:
-        return
-    budgets = _budgets(session.config)
-    for target in filter(_wants_a_device, targets_of(session.config).values()):
+    if nbytes is not None:
+        _limit(session.config, nbytes)
+
+
+def _limit(config: pytest.Config, nbytes: int) -> None:
+    budgets = _budgets(config)
+    for target in filter(_wants_a_device, targets_of(config).values()):
         target.memory.limit(nbytes * budgets[target.memory.name] // sum(budgets.values()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Wait for a room before a test of the largest cases, and use no more than usual after it."""
+    told = getattr(item.config, "workerinput", {})
+    if ROOMS not in told or not item.get_closest_marker("roomy"):
+        return (yield)
+    path, count, nbytes = told[ROOMS]
+    with taken(path, count):
+        _limit(item.config, nbytes)
+        try:
+            return (yield)
+        finally:
+            gc.collect()
+            _limit(item.config, told[DEVICE_BYTES])
+
+
+@contextmanager
+def taken(path: str, count: int) -> Iterator[int]:
+    """Hold one of so many rooms, the first that is free; the system frees those of a process that dies."""
+    with ExitStack() as files:
+        locks = [files.enter_context(open(f"{path}-{number}", "w")) for number in range(count)]
+        while True:
+            for number, lock in enumerate(locks):
+                with suppress(BlockingIOError):
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    yield number
+                    return
+            time.sleep(MOMENT)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -152,8 +207,10 @@ def _supply(config: pytest.Config) -> Supply:
 def _demand(config: pytest.Config) -> Demand:
     budgets = _budgets(config)
     most = [target.most_workers for target in targets_of(config).values() if target.most_workers]
+    usual = [target.usual_device_bytes for target in targets_of(config).values() if _wants_a_device(target)]
     return Demand(
         sum(budgets.values()) if budgets else None,
+        max(usual) * len(budgets) if budgets and not config.getoption("--exact-memory") else None,
         min(most, default=None),
         frozenset(each for each in config.getoption("--require") if ARCHITECTURE.fullmatch(each)),
     )

@@ -80,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "unsanitized: too large for compute-sanitizer, or about what runs at a time")
     config.addinivalue_line("markers", "nightly: a test of the suite itself that profile quick leaves out")
     config.addinivalue_line("markers", "heavy: one of the longest tests, which start first if there are workers")
+    config.addinivalue_line("markers", "roomy: takes more of a device's memory than usual (Target.usual_device_bytes)")
     config.addinivalue_line("markers", "long: left out in profile quick for a target that is slow")
     if config.getoption("--exact-memory"):
         use_exact_memory(targets_of(config).values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ from conformance.targets.base import GATHER, GATHERS, Target
 
 GATE_FOLDER = Path(str(conformance.gate.__file__)).parent
 SELECTION = pytest.StashKey[Selection]()
+LONG = "heavy", "long"
+"""The marks of tests that start first, the longest before all others."""
+
+APART = 7
+"""How many other tests stand between two that are marked roomy."""
+
 _COLLECTED = pytest.StashKey[tuple[list[str], list[str], list[str]]]()
 
 
@@ -124,8 +131,21 @@ def _parts(config: pytest.Config, files: set[Path]) -> list[str]:
 
 
 def _longest_first(items: list[pytest.Item]) -> None:
-    """Put the tests that are marked heavy or long in front, so that workers end together."""
-    items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("heavy", "long")))
+    """Put the tests that are marked heavy or long in front, so that workers end together.
+
+    Those for which workers have to wait, since they take much of a device, stand apart from each other.
+    """
+
+    def marked(item: pytest.Item, name: str) -> bool:
+        return item.get_closest_marker(name) is not None
+
+    roomy = iter([item for item in items if marked(item, "roomy")])
+    others = sorted(
+        (item for item in items if not marked(item, "roomy")),
+        key=lambda item: [not marked(item, name) for name in LONG],
+    )
+    mixed = [[*islice(roomy, 1 if place % APART == 0 else 0), item] for place, item in enumerate(others)]
+    items[:] = [*chain.from_iterable(mixed), *roomy]
 
 
 def _check_clauses(item: pytest.Item) -> None:

@@ -14,7 +14,7 @@ import pytest
 from conformance.running import devices, pinning, pytest_plugins
 from conformance.running.accounts import device_of
 from conformance.running.device_probe import driver
-from conformance.running.pinning import Places, entry
+from conformance.running.pinning import Places, entry, taken
 from conformance.running.workers import CONTEXT
 from conformance.selfcheck.running import gate
 
@@ -165,3 +165,39 @@ def test_what_does_not_fit_into_a_workers_share_is_not_judged_and_the_rest_is(tm
     needs = "needs 142.9 KiB more; this worker may use 64.0 KiB of pretended, of which 0 bytes are in use"
     assert needs in done.stdout and "gate: not judged" in done.stdout
     assert "8 passed, 2 skipped" in done.stdout, done.stdout
+
+
+def test_of_two_workers_one_waits_for_the_only_room_and_a_dead_one_leaves_its_own(tmp_path: Path) -> None:
+    path = f"{tmp_path}/0"
+    holds = f"import os, time\nfrom conformance.running.pinning import taken\nwith taken({path!r}, 2) as room:\n"
+    holds += "    print(room, flush=True)\n    time.sleep(60)\n"
+    with taken(path, 2) as first:
+        other = subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE, text=True)
+        assert other.stdout and (first, other.stdout.readline()) == (0, "1\n")
+        waiting = subprocess.Popen([sys.executable, "-c", holds], stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(1)
+        other.kill()
+        assert waiting.stdout and waiting.stdout.readline() == "1\n"
+    waiting.kill()
+    for process in (other, waiting):
+        process.communicate()
+
+
+def test_a_worker_may_use_a_rooms_bytes_in_a_test_that_is_roomy_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+    monkeypatch.setattr(pinning, "_limit", lambda config, nbytes: limits.append(nbytes))
+    told = {"device_bytes": 3, "rooms": [f"{tmp_path}/0", 1, 21]}
+    for marks, workerinput in (({"roomy"}, told), (set[str](), told), ({"roomy"}, {"device_bytes": 3})):
+        item: Any = SimpleNamespace(
+            config=SimpleNamespace(workerinput=workerinput),
+            get_closest_marker=lambda name, marks=marks: name in marks,
+        )
+        protocol = pinning.pytest_runtest_protocol(item)
+        next(protocol)
+        limits.append(0)
+        with pytest.raises(StopIteration):
+            next(protocol)
+    assert limits == [21, 0, 3, 0, 0]

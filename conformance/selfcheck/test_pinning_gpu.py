@@ -121,7 +121,9 @@ def test_asking_for_them_leaves_this_process_without_cuda() -> None:
 def test_auto_starts_what_there_is_room_for_and_every_device_judges(tmp_path: Path) -> None:
     there = {"NOTES": str(tmp_path / "notes"), "CUDA_VISIBLE_DEVICES": present()}
     listed = there["CUDA_VISIBLE_DEVICES"].split(",")
-    expected = plan(Supply(os.cpu_count() or 1, gpus=found()), Demand(Noting.device_bytes)).workers
+    expected = plan(
+        Supply(os.cpu_count() or 1, gpus=found()), Demand(Noting.device_bytes, Noting.usual_device_bytes)
+    ).workers
     done = gate("-n", "auto", "--report-dir", str(tmp_path), *named(Noting), *PART, **there)
     assert done.returncode == 0, done.stdout
     seen = visible(tmp_path / "notes")

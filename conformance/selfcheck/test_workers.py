@@ -146,3 +146,36 @@ def test_the_lines_name_each_device_its_workers_and_their_share() -> None:
         "  GPU 0, B200, sm_100, 40.0 GiB of 180.0 GiB free: gw0 gw2, up to 19.0 GiB each",
         "  GPU 1, B200, sm_100, 20.0 GiB of 180.0 GiB free: gw1, up to 19.0 GiB each",
     ]
+
+
+WITH_ROOMS = Demand(21 * GIB, 3 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "free", "workers", "rooms"),
+    [
+        (16, 139, 8, 2),
+        (224, 178, 8, 0),
+        (5, 80, 5, 1),
+        (16, 44, 6, 1),
+        (16, 27, 2, 1),
+        (16, 22, 1, 0),
+        (16, 21, 1, 0),  # in which the largest cases are not judged
+        (6, 139, 6, 0),
+        (7, 139, 7, 1),
+    ],
+)
+def test_workers_of_a_device_share_rooms_for_the_largest_cases(cpus: int, free: int, workers: int, rooms: int) -> None:
+    planned = plan(Supply(cpus, gpus=gpus(free)), WITH_ROOMS)
+    (gpu,) = planned.limits
+    assert (planned.workers, planned.rooms[gpu].count if planned.rooms else 0) == (workers, rooms)
+    if rooms:
+        large, limit = planned.rooms[gpu].nbytes, planned.limits[gpu]
+        assert limit == 3 * GIB and large >= 21 * GIB
+        assert workers * CONTEXT + rooms * large + (workers - rooms) * limit <= gpu.free
+
+
+def test_the_lines_say_what_rooms_there_are() -> None:
+    planned = plan(Supply(16, gpus=gpus(139)), WITH_ROOMS)
+    assert planned.why == "8 (16 CPUs, 1 GPU with room for 8 of 4.0 GiB)"
+    assert planned.lines()[1].endswith("gw7, up to 3.0 GiB each, 2 rooms of 56.5 GiB for the largest cases")

@@ -70,9 +70,11 @@ class Target:
     most_workers: int | None = None
     """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
     device_bytes: int = 21 << 30
-    """GPU code: what its largest cases take of a device's memory; `-n auto` starts as many workers as have room for it.
+    """GPU code: what its largest cases take of a device's memory. A case that needs more is not judged."""
+    usual_device_bytes: int = 3 << 30
+    """GPU code: what all other cases take. `-n auto` starts as many workers as have room for that.
 
-    A case that needs more than there is is not judged.
+    The workers of a device share some rooms for the largest cases.
     """
 
     @property
