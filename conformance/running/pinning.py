@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from tempfile import TemporaryDirectory
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -86,13 +85,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if cuda_is_initialised():
         raise RuntimeError(f"{VISIBLE}={device} comes too late: something has initialised CUDA before pytest_configure")
     os.environ[VISIBLE] = device
-    # Its profiler is asked before the first test and takes seconds to load: meanwhile the tests are collected.
-    Thread(target=_load_torch, daemon=True).start()
-
-
-def _load_torch() -> None:
-    with suppress(Exception):  # where it is not installed, a report says so
-        import torch.profiler  # noqa: F401
 
 
 @pytest.hookimpl(optionalhook=True)
