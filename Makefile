@@ -1,4 +1,5 @@
-# make gate    judges a target; make test runs every test of the project. Both set up $(VENV) by themselves.
+# make gate judges a target, make check is what one runs before a commit, make test runs every test of the project. Each
+# sets up as much of $(VENV) as it needs.
 # With VENV= (empty) they use the python3 on the PATH, which must have everything already.
 VENV ?= .venv
 TARGET ?= auto
@@ -12,19 +13,34 @@ PROFILES_OF_WRITERS := vllm-03b60164 vllm-triton flashmla arbitrary-tiles
 
 ifeq ($(strip $(VENV)),)
 PYTHON := python3
+CORE :=
 READY :=
 else
 PYTHON := $(VENV)/bin/python
+CORE := $(VENV)/core
 READY := $(VENV)/ready
 endif
 
+# On a machine without a GPU these targets need neither torch nor CuPy, nor what only the tests of the project need.
+SMALL := $(if $(wildcard /dev/nvidia0 /dev/dxg),,$(filter auto numpy host host-% host:%,$(TARGET)))
+
 PYTEST := $(PYTHON) -m pytest -n $(WORKERS)
 
-.PHONY: gate test faults lint sanitize gpu bench setup clean
+# A slice of the tests: the structure, the models against each other, and most chapters on the host.
+SLICE := $(addprefix conformance/selfcheck/test_,structure.py models.py twin_models.py records.py scalars.py kernel_ops.py) \
+    $(addprefix conformance/gate/test_,calls.py read.py random.py geometry.py memory.py shard.py twin.py write.py merge.py)
+
+.PHONY: gate check slice test faults lint sanitize gpu bench setup clean
 .DEFAULT_GOAL := gate
 
-gate: $(READY)
+gate: $(if $(SMALL),$(CORE),$(READY))
 	$(PYTEST) conformance/gate --target $(TARGET) --profile $(PROFILE) --seed $(SEED) --report-dir reports
+
+check: $(READY)
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint slice
+
+slice: $(READY)
+	$(PYTEST) $(SLICE) --target host --partial-ok -m "not long and not heavy"
 
 test: lint
 	$(PYTEST) --target host --target numpy --target torch
@@ -65,11 +81,19 @@ bench: $(READY)
 
 setup: $(READY)
 
-# Without the stamp the environment is made anew, so that a broken installation is never taken for a finished one.
-$(VENV)/ready: pyproject.toml constraints.txt
+# Without the stamp of the core the environment is made anew, so that a broken installation is never taken for a finished
+# one. Python compiles what is imported; to compile all of it takes longer than to judge.
+PIP := $(PYTHON) -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
+
+$(VENV)/core: pyproject.toml constraints.txt
 	python3 -m venv --clear $(VENV)
-	$(PYTHON) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable .
 	touch $@
+
+$(VENV)/ready: $(VENV)/core
+	rm $<
+	$(PIP) --editable '.[dev]'
+	touch $< $@
 
 clean:
 	rm -rf $(VENV) reports .pytest_cache .mypy_cache .ruff_cache .hypothesis
