@@ -92,3 +92,15 @@ def test_the_planner_of_an_installed_vllm_is_found_and_judged(source: str, verdi
     done = gate("conformance/gate/test_plan.py", "--target", "vllm", PYTHONPATH=str(tmp_path))
     assert done.returncode == verdict, done.stdout[-2000:]
     assert "target vllm: a vLLM that is not installed as a distribution" in done.stdout
+
+
+def test_without_torch_and_cupy_the_host_is_judged_and_each_other_target_says_what_it_lacks(tmp_path: Path) -> None:
+    for missing in ("torch", "cupy", "ml_dtypes", "matplotlib"):
+        (tmp_path / f"{missing}.py").write_text("raise ImportError('not installed here')\n")
+    fresh = {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": "1"}  # a process that has not imported them already
+    part = ("conformance/gate/test_write_calls.py", "-k", "every_reader_reads_what", "--target", "auto")
+    done = gate(*part, **fresh)
+    assert done.returncode == 0 and "target host" in done.stdout, done.stdout
+    listed = run("conformance", "targets", **fresh)
+    assert listed.returncode == 0, listed.stderr
+    assert "not judged: torch cannot be imported: not installed here" in listed.stdout

@@ -174,8 +174,10 @@ class TorchTarget(Target):
 
     def unavailable(self) -> str | None:
         """See Target."""
-        import torch
-
+        try:
+            import torch
+        except ImportError as error:
+            return f"torch cannot be imported: {error}"
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             return "torch sees no CUDA device"
         return None
