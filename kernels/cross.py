@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels import headers, sources
+from kernels import cache, headers, sources
 from kernels.cache import BuildError
 from kernels.catalog import DEFAULT, GATHERS
 from kernels.host_build import explain
@@ -31,6 +31,13 @@ class Recipe:
     compiler: str
     sources_sha256: str
     key: str
+
+    def cached(self) -> Path:
+        """Return the cubin's file in the cache, compiled if it is not there yet. Errors: as of `compile`."""
+        return cache.cached(f"{self.source.stem}-{self.key[:32]}.cubin", self._write)
+
+    def _write(self, path: Path) -> None:
+        path.write_bytes(self.compile().image)
 
     def compile(self) -> Cubin:
         """Run NVRTC; raises BuildError with its first lines."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels import cache, cross
+from kernels import cross
 from kernels.cache import BuildError
 from kernels.kernel import Kernel
 
@@ -45,7 +45,7 @@ def load(device: int, kernel: Kernel, root: Path | None = None) -> DeviceKernel:
     current = cupy.cuda.Device(device)
     with current:
         recipe = cross.recipe(arch_of(current.compute_capability), root, kernel)
-        path = cache.cached(f"{recipe.source.stem}-{recipe.key[:32]}.cubin", lambda p: _write(p, recipe))
+        path = recipe.cached()
         loaded = cupy.RawModule(path=str(path)).get_function(kernel.symbol)
         return DeviceKernel(
             kernel=loaded,
@@ -100,10 +100,6 @@ class _ForeignStream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self._pointer
-
-
-def _write(path: Path, recipe: cross.Recipe) -> None:
-    path.write_bytes(recipe.compile().image)
 
 
 def _text(value: bytes | str) -> str:

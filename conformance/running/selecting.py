@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
@@ -88,6 +89,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[SELECTION] = selection
     if shard:
         items[:] = [item for item in items if shard.holds(item.nodeid)]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the collector of garbage look no more at thousands of tests, which live until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -46,7 +46,8 @@ def compiled(arch: str, kernel: Kernel | str, root: Path | None = None) -> Image
 
     Errors: as of `cross.compile_for`.
     """
-    return Image(cross.compile_for(arch, root, kernel).image)
+    recipe = cross.recipe(arch, root, kernel)
+    return Image(recipe.cached().read_bytes() if root is None else recipe.compile().image)
 
 
 @functools.cache

@@ -28,7 +28,7 @@ class Counting(NumpyTarget):
 
 @pytest.mark.parametrize(
     ("workers", "told", "threads"),
-    [(0, "", cpus()), (2, "", max(1, cpus() // 2)), (2, "3", 3), (0, "1", 1)],
+    [(0, "", cpus()), (2, "", max(1, cpus() // 2)), (1, "3", 3)],
 )
 def test_a_process_starts_its_share_of_the_threads(workers: int, told: str, threads: int, tmp_path: Path) -> None:
     (tmp_path / "counting.py").write_text(TARGET)
@@ -41,17 +41,11 @@ def test_a_process_starts_its_share_of_the_threads(workers: int, told: str, thre
 
 
 def test_with_workers_the_longest_tests_come_first(tmp_path: Path) -> None:
-    asked = (
-        "conformance/gate/test_write_calls.py",
-        "-k",
-        "every_reader or no_tokens",
-        "--junitxml",
-        f"{tmp_path}/all.xml",
-    )
-    order = {}
-    for workers in ("0", "1"):
-        assert gate("--target", "numpy", "-n", workers, *asked).returncode == 0
-        tests = ElementTree.parse(tmp_path / "all.xml").iter("testcase")
-        order[workers] = [str(test.get("name")).partition("[")[0] for test in tests]
-    heavy = "test_every_reader_reads_every_pair_of_a_number_and_a_scale"
-    assert order["1"][0] == heavy == order["0"][-1]
+    part = ("conformance/gate/test_twin.py", "-k", "one_row_of_the_table or many_requests-fp8_ds_mla")
+    done = gate("--target", "host", "-n", "1", *part, "--junitxml", f"{tmp_path}/all.xml")
+    assert done.returncode == 0, done.stdout
+    tests = ElementTree.parse(tmp_path / "all.xml").iter("testcase")
+    order = [str(test.get("name")).partition("[")[0] for test in tests]
+    assert (
+        order[0] == "test_magnitudes_that_outgrow_a_type_or_a_tile" and len(order) == 6
+    )  # which stands behind the others

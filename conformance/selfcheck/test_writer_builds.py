@@ -11,14 +11,12 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from conformance.selfcheck.machine_code import MachineCode, skip_without_nvdisasm
+from conformance.selfcheck.machine_code import MachineCode
+from conformance.selfcheck.machine_code import machine_code as machine_code_of
 from conformance.selfcheck.test_writer_ops import bf16, write_call
 from kernels import cross, host_build, quantization, sources
 from kernels.cache import BuildError
-from kernels.disassembly import disassemble
-from kernels.elf import Image
 from kernels.kernel import Kernel
-from kernels.lanes import accesses
 from kernels.quantization import Quantization
 from kernels.write_catalog import WRITERS
 from kernels.writer import Writer
@@ -34,12 +32,8 @@ def kernel(name: str, how: Quantization) -> Kernel:
     return replace(WRITERS[name], defines=how.defines())
 
 
-@functools.cache
 def machine_code(arch: str, name: str, how: Quantization) -> MachineCode:
-    skip_without_nvdisasm()
-    image = Image(cross.compile_for(arch, None, kernel(name, how)).image)
-    code = disassemble(image.image)[WRITERS[name].symbol]
-    return MachineCode(image, code, tuple(accesses(code, dict(image.symbols))))
+    return machine_code_of(arch, kernel(name, how))
 
 
 @functools.cache
