@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -72,15 +71,13 @@ def _probes(target: Target) -> Iterator[tuple[str, Callable[[], object]]]:
 @contextmanager
 def _profiled(launched: list[Kernel], target: Target) -> Iterator[None]:
     """Note what the device runs in the meantime."""
-    from torch.profiler import ProfilerActivity, profile
+    from torch.autograd.profiler import profile  # that of torch.profiler imports torch's compiler when it starts
 
     with TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # one on what a profiler keeps of earlier cycles, of which there are none
-            with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-                yield
-                target.memory.synchronize()
+        with profile(use_cpu=False, use_device="cuda", use_kineto=True) as profiler:
+            yield
+            target.memory.synchronize()
         profiler.export_chrome_trace(str(trace))  # its events alone have no registers
         events = json.loads(trace.read_text())["traceEvents"]
     launched += [
