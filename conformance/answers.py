@@ -101,7 +101,7 @@ def _answer(judge: Judge, case: Any, operator: str, arguments: Sequence[Any]) ->
     except LET_THROUGH:
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit too: see conformance.observe.invoke
-        raise judge.crashed(case, TargetError(f"{type(error).__name__}: {error}")) from error
+        raise judge.crashed(case, TargetError.of(error)) from error
 
 
 def _left(operator: str, case: Any, left: Sequence[Any], make: Make) -> bool:
@@ -120,7 +120,7 @@ def refuses(judge: Judge, case: Any, function: Callable[..., Any]) -> tuple[bool
     except Exception:
         return True, None
     except BaseException as error:
-        raise judge.crashed(case, TargetError(f"{type(error).__name__}: {error}")) from error
+        raise judge.crashed(case, TargetError.of(error)) from error
 
 
 @contextmanager

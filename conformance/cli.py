@@ -111,7 +111,8 @@ def identify(
     """Say which way of quantizing a target's writer has, and whether several targets may write to one cache.
 
     The exit code is 0 if a combination of known rules, a named profile or not, predicts every byte, 1 if some input
-    contradicts the nearest one or two targets disagree, 125 if a target cannot be asked.
+    contradicts the nearest one, a target writes otherwise than the profile that it declares, or two targets disagree,
+    125 if a target cannot be asked.
     """
     raise typer.Exit(report(_find(target), Console(soft_wrap=True, highlight=False)))
 

@@ -207,7 +207,7 @@ class Judge:
 
     def crashed(self, case: object, error: TargetError) -> Crashed:
         """The verdict on a target that raised on a legal case."""
-        return Crashed(self.text("crashed", [repr(case), str(error)]))
+        return Crashed(self.text("crashed", [repr(case), str(error), *(f"  {frame}" for frame in error.frames)]))
 
     def text(self, verdict: str, lines: list[str]) -> str:
         """The lines of a failure under a heading: clauses, verdict, target."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from conformance import pending, tally
 from conformance.memory import Region
+from conformance.raised import told, where
 from conformance.shortage import is_shortage, stated
 from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
@@ -21,7 +22,16 @@ from reference.scalars import Bf16Bits
 
 
 class TargetError(Exception):
-    """What a target raised, as text; the exception itself is the cause."""
+    """What a target raised, as text; the exception itself is the cause. `frames` says where, a line each."""
+
+    frames: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, error: BaseException) -> TargetError:
+        """Make one of what was raised."""
+        made = cls(told(error))
+        made.frames = where(error)
+        return made
 
 
 class LeftPending(TargetError):
@@ -77,7 +87,7 @@ def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, A
     except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out of a verdict
         if is_shortage(error):
             raise stated(error, target.memory) from error
-        raise TargetError(f"{type(error).__name__}: {error}") from error
+        raise TargetError.of(error) from error
     finally:
         left = pending.take() if target.memory.on_device else None
     tally.note(target, getattr(operator, "__name__", ""), arguments)
@@ -113,7 +123,7 @@ def settle(target: Target) -> None:
     except Exception as error:
         if is_shortage(error):
             raise stated(error, target.memory) from error
-        raise TargetError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+        raise TargetError(told(error).splitlines()[0]) from error
 
 
 def lost_context(target: Target) -> str | None:
@@ -126,7 +136,7 @@ def lost_context(target: Target) -> str | None:
         if memory:
             memory.synchronize()
     except Exception as error:
-        return str(error).splitlines()[0]
+        return (str(error) or type(error).__name__).splitlines()[0]
     return None
 
 

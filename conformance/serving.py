@@ -121,7 +121,7 @@ def _deeds(site: str, case: Context, calls: Sequence[GatherCall] | None) -> list
 
 
 def _crashed(judge: Judge, asked: str, error: BaseException) -> Crashed:
-    return judge.crashed(asked, TargetError(f"{type(error).__name__}: {error}"))
+    return judge.crashed(asked, TargetError.of(error))
 
 
 def _wrong(case: Context, chunks: Sequence[Chunk], calls: Sequence[GatherCall]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from conformance.evidence import Evidence, Pair
 from conformance.explain import outside_lines
 from conformance.explain_write import fault_lines, mismatch_lines
+from conformance.faults.explanation import NotLookedInto
 from conformance.faults.write_diagnosis import explain_write
 from conformance.judge import Differs, Judge, NotJudged
 from conformance.observe import Observation, TargetError, invoke, look, settle
@@ -85,6 +86,9 @@ class WriteDiffers(Differs):
         try:
             found = explain_write([case], seen, profile)
             lines += fault_lines(found)
+        except NotLookedInto as reason:
+            found = []
+            lines.append(str(reason))
         except Exception as error:  # see Differs
             found = []
             lines.append(f"the search for faults failed: {type(error).__name__}: {error}")

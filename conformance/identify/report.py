@@ -62,7 +62,13 @@ def _one(target: Target, console: Console) -> tuple[int, Identity | None]:
         return CONTRADICTED, None
     for line in lines(target, found):
         console.print(line, markup=False)
-    return (IDENTIFIED if found.exact else CONTRADICTED), found
+    return (IDENTIFIED if found.exact and not _declared_otherwise(target, found) else CONTRADICTED), found
+
+
+def _declared_otherwise(target: Target, found: Identity) -> bool:
+    """Whether a target writes otherwise than the profile says that it declares."""
+    tile = found.tile and found.tile != target.profile.tile
+    return of_profile(target.profile) != found.traits or bool(tile)
 
 
 def _print_tile_alone(target: Target, console: Console) -> None:
@@ -85,7 +91,6 @@ def lines(target: Target, found: Identity) -> list[str]:
         shown.append(f"  predicts each of {found.compared:,} bytes written")
     else:
         shown.append(f"  contradicted at {found.contradiction}")
-    declared = of_profile(target.profile)
-    if declared != found.traits:
+    if _declared_otherwise(target, found):
         shown.append(f"  it declares profile {target.profile.name}, which it is not")
     return shown

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conformance.reports.joining import join
 from conformance.reports.reading import Json, NoReport, file_of, read
-from conformance.reports.report import target_line, write_report
+from conformance.reports.report import declarations_line, target_line, write_report
 from conformance.reports.selection import some
 from conformance.reports.shards import Part
 from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED
@@ -48,6 +48,7 @@ def lines(report: Json, count: int) -> Iterator[str]:
     yield f"gate: {report['verdict']} (of {count} {'report' if count == 1 else 'reports'}{part})"
     for target in report["targets"]:
         yield f"target {target['name']}: {target_line(target)}"
+        yield from (f"  {line}" for line in filter(None, [declarations_line(target)]))
         for verdict in BY_SEVERITY:
             failures = [failure for failure in target["failures"] if failure["verdict"] == verdict]
             counting = [failure["test"] for failure in failures if failure["waived"] is None]

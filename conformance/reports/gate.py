@@ -27,8 +27,9 @@ from conformance.reports.waivers import COVERABLE, RECEIPT, Waiver
 class Gate:
     """All outcomes of a run, and what it was asked."""
 
-    seed: int
-    profile: str
+    seed: int | None
+    profile: str | None
+    """None, both, of a run whose options could not be read."""
     asked_targets: tuple[str, ...] = ()
     """By the names by which they were asked for."""
     shard: Shard | None = None
@@ -46,8 +47,12 @@ class Gate:
     """What has to be there: `cuda`, an architecture, a capability, a range of versions."""
     unmet: tuple[str, ...] = ()
     """Of that, what is not, a line each."""
+    stopped: str = ""
+    """What stopped the run before it judged anything."""
     repeat: str = ""
     """The command that repeats the run."""
+    undrawn: str = ""
+    """Why a campaign drew nothing."""
     campaign: Mapping[str, Any] | None = None
     """What conformance.reports.campaign says of a campaign; None of another run."""
 
@@ -100,6 +105,7 @@ class Gate:
         return [
             *self._unfinished(),
             *self.unmet,
+            *filter(None, [self.undrawn]),
             *([] if self.partial_ok else self.partial()),
             *self._unproven(),
             *self._stale_waivers(),
@@ -115,6 +121,10 @@ class Gate:
     def state_of(self, waiver: Waiver) -> str:
         """used, unused or expired."""
         return "expired" if waiver.expired(self.today) else "used" if self._applies(waiver) else "unused"
+
+    def declared_by(self, target: str) -> dict[str, str]:
+        """What a target declares that its verdict rests on, but for what is usual."""
+        return {name: value for account in self.accounts_of(target) for name, value in account.declares.items()}
 
     def common_faults(self, target: str) -> list[tuple[str, int, int]]:
         """The faults that explain most of a target's differences: a name, how many of them, and of how many."""
@@ -144,6 +154,9 @@ class Gate:
         return tuple(waiver for waiver in self.waivers if not waiver.expired(self.today))
 
     def _unfinished(self) -> Iterator[str]:
+        if self.stopped or self.unmet:
+            yield f"the run stopped before it judged: {self.stopped}" if self.stopped else "the run judged nothing"
+            return
         if not self.complete:
             ended = "is not over" if self.exit_status is None else f"ended with pytest's exit status {self.exit_status}"
             yield f"the run {ended}"
@@ -172,8 +185,11 @@ class Gate:
         for waiver in self.waivers:
             if not any(waiver.concerns(name) for name in self.targets):
                 continue
+            wrong = sum(waiver.names(outcome) and outcome.verdict in (DIFFERS, CRASHED) for outcome in self.outcomes)
             if waiver.expired(self.today):
                 yield f"{waiver} expired on {waiver.expires}"
+            elif wrong:
+                yield f"{waiver} lets nothing stand that differs or crashed, as {wrong} of its tests did"
             elif self._whole and not self._applies(waiver):
                 yield f"{waiver} is not needed any more: nothing that it names is unsupported or not judged"
 

@@ -140,6 +140,7 @@ def _target(name: str, parts: Sequence[Part]) -> Json:
     return {
         "name": name,
         "verdict": _verdict(found, waived),
+        "declares": {declared: value for target in found for declared, value in target.get("declares", {}).items()},
         "receipt": receipts.merged(_receipts(name, parts)),
         "workers": [_worker(worker, part) for part, target in held for worker in target["workers"]],
         **_sums(("tests", *COUNTS), found),

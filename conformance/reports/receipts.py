@@ -38,6 +38,8 @@ class Account:
     """The same after them."""
     unseen: str = ""
     """Why nothing could be seen to run on the device."""
+    declares: Mapping[str, str] = field(default_factory=dict)
+    """What the target declares that a verdict rests on, but for what is usual: nan, profile, attends_in."""
 
 
 def merged(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -130,8 +132,9 @@ def _names(kernels: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 
 def _of_cpu(receipt: Mapping[str, Any]) -> bool:
-    devices = receipt.get("devices") or {receipt.get("device", "")}
-    return all(str(device).lower() == "cpu" for device in devices)
+    devices = receipt.get("devices") or receipt.get("device", "")
+    several = devices if isinstance(devices, Mapping | list) else [devices]
+    return all(str(device).lower() == "cpu" for device in several)
 
 
 def different_builds(receipts: Iterable[Mapping[str, Any]], who: str = "workers", but: str = ".") -> Iterator[str]:

@@ -80,6 +80,7 @@ def _target(gate: Gate, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "verdict": gate.verdict_of(outcomes),
+        "declares": gate.declared_by(name),
         "receipt": merged([account.receipt for account in accounts]),
         "workers": [_worker(account) for account in accounts],
         "tests": len(outcomes),
@@ -135,7 +136,8 @@ def as_markdown(report: dict[str, Any]) -> str:
     shard = report["shard"]
     part = f" (shard {shard['index']} of {shard['of']})" if shard else ""
     lines = [f"# Gate: {report['verdict']}{part}", ""]
-    lines += [f"Profile {report['profile']}, seed {report['seed']}, {report['seconds']:.0f} s.", ""]
+    if report["profile"]:
+        lines += [f"Profile {report['profile']}, seed {report['seed']}, {report['seconds']:.0f} s.", ""]
     notes = dict.fromkeys([*report["reasons"], *report["partial"]])
     lines += [f"- {note}" for note in notes] + ([""] if notes else [])
     for target in report["targets"]:
@@ -153,12 +155,14 @@ def as_markdown(report: dict[str, Any]) -> str:
             f"| [{each['reason']}]({each['link']}) |"
             for each in waivers
         ]
-    return "\n".join([*lines, "", "```sh", report["repeat"], "```", ""])
+    repeat = ["", "```sh", report["repeat"], "```"] if report["repeat"] else []
+    return "\n".join([*lines, *repeat, ""])
 
 
 def _target_in_markdown(target: dict[str, Any]) -> list[str]:
     lines = [
         f"## {target['name']}: {target_line(target)}",
+        *(["", declared] if (declared := declarations_line(target)) else []),
         "",
         "| clause | verdict | cases | rows | elements |",
         "|---|---|--:|--:|--:|",
@@ -179,6 +183,12 @@ def target_line(target: dict[str, Any]) -> str:
     return f"{target['verdict']}: {len(target['clauses'])} clauses, {target['tests']} tests, {', '.join(counts)}"
 
 
+def declarations_line(target: dict[str, Any]) -> str:
+    """Return one line on what a target of a report declares that its verdict rests on; "" if that is what is usual."""
+    said = ", ".join(f'{name} = "{value}"' for name, value in target.get("declares", {}).items())
+    return f"This rests on what the target declares: {said}" if said else ""
+
+
 def write(gate: Gate, folder: Path) -> None:
     """Write gate.json and gate.md into a folder, which is made if need be."""
     write_report(as_json(gate), folder)
@@ -189,5 +199,5 @@ def write_report(report: dict[str, Any], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("gate.json", json.dumps(report, indent=2) + "\n"), ("gate.md", as_markdown(report))):
         passing = folder / f".{name}.{os.getpid()}"
-        passing.write_text(text)
+        passing.write_text(text, encoding="utf-8", errors="backslashreplace")
         passing.replace(folder / name)

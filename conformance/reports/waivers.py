@@ -41,9 +41,12 @@ class Waiver:
 
     def covers(self, outcome: Outcome) -> bool:
         """Whether it lets an outcome stand: one that is unsupported or not judged, on its target and clause."""
+        return outcome.verdict in COVERABLE and self.names(outcome)
+
+    def names(self, outcome: Outcome) -> bool:
+        """Whether an outcome is of its target, its clause and its test, whatever the verdict."""
         return (
-            outcome.verdict in COVERABLE
-            and self.concerns(outcome.target)
+            self.concerns(outcome.target)
             and any(self.clause in (clause, clause.partition("-")[0]) for clause in outcome.clauses)
             and fnmatchcase(outcome.test, self.test)
         )

@@ -6,6 +6,7 @@ share_threads()  # before anything loads NumPy
 
 pytest_plugins = [
     "conformance.running.pinning",  # first: no worker may have seen a device before it is pinned to its own
+    "conformance.running.old_reports",
     "conformance.running.selecting",
     "conformance.running.keeping",
     "conformance.running.plugin",

@@ -13,10 +13,12 @@ import pytest
 
 from conformance import tally
 from conformance.judge import Judge
+from conformance.raised import told
 from conformance.reports.receipts import Account
 from conformance.running.device_probe import cupy_device, driver, torch_device
 from conformance.running.session import targets_of, worker_id
 from conformance.targets.base import Target
+from conformance.targets.taken import Unusable, declarations
 
 
 @dataclass
@@ -78,7 +80,7 @@ def _seen(target: Target) -> tuple[list[dict[str, Any]], str]:
     try:
         return seen_on_device(target), ""
     except Exception as problem:
-        return [], f"{type(problem).__name__}: {problem}"
+        return [], told(problem)
 
 
 def accounts(config: pytest.Config) -> list[dict[str, Any]]:
@@ -98,13 +100,13 @@ def _account(config: pytest.Config, name: str, target: Target) -> Account:
     after = _seen(target)[0] if running.kernels and running.sums["cases"] and not target.lost else []
     try:
         receipt = target.receipt()
-        if not isinstance(receipt, dict):
-            raise TypeError(f"receipt() returned {type(receipt).__name__}; wanted is a dict")
         counted = target.launches()
         launches = None if counted is None else sum(counted.values())
         device, gpu_code = device_of(target), target.is_gpu_code
+    except Unusable as problem:
+        receipt, error = {}, str(problem)
     except Exception as problem:  # after a lost context even that may fail
-        receipt, error = {}, f"{type(problem).__name__}: {problem}"
+        receipt, error = {}, told(problem)
     return Account(
         worker=worker_id(config),
         target=name,
@@ -122,6 +124,7 @@ def _account(config: pytest.Config, name: str, target: Target) -> Account:
         kernels=running.kernels,
         kernels_after=after,
         unseen=running.unseen,
+        declares=declarations(target),
     )
 
 

@@ -118,7 +118,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
             from conformance.reports.campaign import campaign_as_json
 
             told = config.stash[TOLD] or [mine]
-            config.stash[GATE].campaign = campaign_as_json(config.getoption("--minutes"), told)
+            gate, minutes = config.stash[GATE], config.getoption("--minutes")
+            gate.campaign = campaign_as_json(minutes, told)
+            if minutes is not None and gate.asked and not gate.campaign["cases"]:
+                gate.undrawn = f"--minutes {minutes:g}: no random test was selected, so that nothing was drawn"
     return (yield)
 
 

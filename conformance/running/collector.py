@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from conformance.reports.receipts import Account
-from conformance.reports.report import as_json, target_line, write
+from conformance.reports.report import as_json, declarations_line, target_line, write
 from conformance.reports.selection import Selection
 from conformance.reports.verdicts import CRASHED, Outcome
+from conformance.reports.waivers import RECEIPT
 from conformance.running.accounts import accounts
 from conformance.running.keeping import left_behind
 from conformance.running.selecting import GATE_FOLDER, SELECTION
@@ -94,7 +95,7 @@ class Collector:
         self.gate.seconds += time.monotonic()
         if self.gate.selection is None:
             self.gate.selection = self.config.stash.get(SELECTION, None)
-        if not self.gate.asked:
+        if not self.gate.asked or self.gate.unmet:
             return
         if SELECTION in self.config.stash:  # this process has judged
             self._receive(accounts(self.config))
@@ -113,9 +114,10 @@ class Collector:
             for line in self._lines(target):
                 terminalreporter.write_line(line)
         for waiver in report["waivers"]:
-            if waiver["tests"]:
+            if waiver["state"] == "used":
+                what = f"{waiver['tests']} tests" if waiver["clause"] != RECEIPT else "receipts that do not add up"
                 terminalreporter.write_line(
-                    f"waiver {waiver['number']} lets {waiver['tests']} tests stand until {waiver['expires']}: "
+                    f"waiver {waiver['number']} lets {what} stand until {waiver['expires']}: "
                     f"{waiver['reason']} ({waiver['link']})"
                 )
         for reason in report["reasons"]:
@@ -129,6 +131,7 @@ class Collector:
         target = targets_of(self.config)[name]
         yield f"target {name}: {where(target)}"
         yield f"  {target_line(told)}"
+        yield from (f"  {line}" for line in filter(None, [declarations_line(told)]))
         if unbound := _unbound(target):
             yield f"  what does not bind it: {', '.join(unbound)}"
         spared = self.gate.selection.spared if self.gate.selection else ()
@@ -165,7 +168,9 @@ def _repeat(config: pytest.Config) -> str:
     selected = [*(str(arg) for arg in config.args), *_told("-k", option("-k")), *_told("-m", option("-m"))]
     targets = [word for name in targets_of(config) for word in ("--target", name)]
     begun = option("--round") if option("--round") > 1 else None
-    more = [*_told("--shard", option("--shard")), *_told("--minutes", option("--minutes")), *_told("--round", begun)]
+    more = [word for wanted in option("--require") for word in ("--require", wanted)]
+    more += [*_told("--waivers", option("--waivers")), *_told("--shard", option("--shard"))]
+    more += [*_told("--minutes", option("--minutes")), *_told("--round", begun)]
     more += ["--partial-ok"] if option("--partial-ok") else []
     asked = ["--profile", option("--profile"), "--seed", str(option("--seed"))]
     return shlex.join(["python", "-m", "pytest", *selected, *targets, *asked, *more])

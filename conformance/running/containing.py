@@ -6,6 +6,7 @@ import faulthandler
 import os
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,9 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
     if not 0 <= seconds < 1e6:
-        raise ValueError(text)
+        raise ArgumentTypeError(f"--case-timeout is {text!r}; allowed is a number of seconds from 0 to 1,000,000")
     return seconds
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +31,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help=f"where to write a fixture for each failure ({FOLDER}); an empty name writes none",
     )
-    group.addoption("--dump-limit", type=int, default=MOST, metavar="N", help=f"fixtures that a run writes ({MOST})")
+    group.addoption("--dump-limit", type=_limit, default=MOST, metavar="N", help=f"fixtures that a run writes ({MOST})")
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"--dump-limit is {text!r}; allowed is a whole number from 0 on")
+    return int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Note when the run began, which the files of other runs are older than."""
     config.stash[SINCE] = getattr(config, "workerinput", {}).get("dumps_since", time.time())
     if not hasattr(config, "workerinput"):
+        _must_be_a_folder(config)
         config.stash[LEFT] = left_behind(config, "main")
+
+
+def _must_be_a_folder(config: pytest.Config) -> None:
+    named = config.getoption("--dump-dir")
+    in_the_way = [each for each in (_folder(config), *_folder(config).parents) if each.exists() and not each.is_dir()]
+    if named and in_the_way:
+        raise pytest.UsageError(f"--dump-dir is {named!r}, but {str(in_the_way[0])!r} is a file; allowed is a folder")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from conformance.judge import MOST_SECONDS, SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
+from conformance.raised import told, writable
 from conformance.remarks import remarks
 from conformance.reports.gate import Gate
 from conformance.reports.report import write
@@ -24,6 +26,7 @@ from conformance.running.requiring import requirement, unmet
 from conformance.running.selecting import asked_of, clauses_of, judges
 from conformance.running.session import GATE, targets_of, use_exact_memory, where, worker_id
 from conformance.targets.base import Target
+from conformance.targets.taken import Unusable
 
 JUDGE, BEFORE = pytest.StashKey[Judge](), pytest.StashKey[Before]()
 
@@ -66,12 +69,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--explain",
-        type=float,
+        type=_seconds,
         default=MOST_SECONDS,
         metavar="S",
         help=f"for how long each process looks for known faults that explain what differs ({MOST_SECONDS:g}); 0: never",
     )
-    group.addoption("--report-dir", type=Path, metavar="DIR", help="where to write gate.json, gate.md and junit.xml")
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise ArgumentTypeError(f"--explain is {text!r}; allowed is a number of seconds from 0 on")
+    return seconds
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,12 +136,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if hasattr(session.config, "workerinput"):
         return
     gate = session.config.stash[GATE]
-    gate.seconds = -time.monotonic()
-    offers = [target.offers() for target in targets_of(session.config).values() if not target.unavailable()]
+    try:
+        offers = [target.offers() for target in targets_of(session.config).values() if not target.unavailable()]
+    except Unusable as reason:
+        raise pytest.UsageError(str(reason)) from reason
     offered = {offer for each in offers for offer in each} | architectures(session.config)
     gate.unmet = tuple(filter(None, (unmet(wanted, offered) for wanted in gate.required)))
     if gate.unmet:
+        if folder := session.config.getoption("--report-dir"):
+            write(gate, folder)
         pytest.exit("\n".join(gate.unmet), returncode=EXIT_NOT_JUDGED)
+    gate.seconds = -time.monotonic()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -179,7 +196,10 @@ def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
         raise NotJudged(f"an earlier call has ruined this process's CUDA context: {target.lost}")
     judge = Judge(target, clauses_of(request.node))
     watch(judge, request.node)
-    request.node.stash[BEFORE] = begin(target)
+    try:
+        request.node.stash[BEFORE] = begin(target)
+    except Unusable as reason:
+        raise NotJudged(f"no receipt: {reason}") from reason
     request.node.stash[JUDGE] = judge
     return judge
 
@@ -213,8 +233,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if judged and isinstance(error, Differs | Crashed):
         fixture, more = kept(judged, item, verdict, error)
         lines += more
-        report.longrepr = "\n  ".join([str(error), *lines])
+        report.longrepr = writable("\n  ".join([str(error), *lines]))
     if judged:
+        if isinstance(error, Differs) and judged.asked:
+            judged.count.add(0, 0)  # the case that differs was compared
         forget(judged, item)
         del item.stash[JUDGE]  # so that a failing teardown does not count the test again
         add(item.config, item.callspec.params["target"], judged, calls)  # type: ignore[attr-defined]
@@ -223,7 +245,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "target": item.callspec.params["target"],  # type: ignore[attr-defined]
         "clauses": clauses_of(item),
         "verdict": verdict,
-        "message": "" if error is None else "\n  ".join([str(error), *lines]),
+        "message": "" if error is None else writable("\n  ".join([str(error), *lines])),
         "explained_by": getattr(error, "explained_by", ()),
         "fixture": fixture,
         "worker": worker_id(item.config),
@@ -242,7 +264,7 @@ def _accounted(
     try:
         calls, launches, wrong = since(item.stash[BEFORE], judge.target)
     except Exception as problem:
-        return 0, None, error or Crashed(f"the target cannot say what it launched: {type(problem).__name__}: {problem}")
+        return 0, None, error or Crashed(f"the target cannot say what it launched: {told(problem)}")
     if error is None and wrong:
         error = NotJudged(f"no receipt: {wrong}")
     if error is None and not judge.count.cases:

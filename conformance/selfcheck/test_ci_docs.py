@@ -131,7 +131,12 @@ def script(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
             ["# Gate: not judged"],
             "red, something asked for was not judged",
         ),
-        ({"TARGET": "nonsense"}, 4, [], "red, the run did not come to its end (pytest's exit code 4)"),
+        (
+            {"TARGET": "nonsense"},
+            4,
+            ["# Gate: not judged"],
+            "red, the run did not come to its end (pytest's exit code 4)",
+        ),
     ],
 )
 def test_the_script_for_any_ci_ends_as_the_gate_does(

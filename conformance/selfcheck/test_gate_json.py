@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, FormatChecker
 from typer.testing import CliRunner
@@ -158,6 +158,7 @@ def test_a_receipt_as_deep_as_is_allowed_is_joined_and_written(tmp_path: Path) -
     assert read(tmp_path / "joined/gate.json") == read(tmp_path / "gate.json")
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(json.dumps(GREEN)) - 1), st.binary(max_size=3))
 def test_a_file_that_is_cut_or_overwritten_anywhere_never_ends_in_a_traceback(place: int, written: bytes) -> None:
     whole = json.dumps(GREEN).encode()

@@ -117,7 +117,7 @@ def test_a_target_that_cannot_be_asked_is_not_judged() -> None:
 
 
 def test_a_declaration_that_is_not_true_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report([Writer(Traits(scale="up"))], Console(width=200)) == 0
+    assert report([Writer(Traits(scale="up"))], Console(width=200)) == 1
     assert "it declares profile vllm-0.33, which it is not" in capsys.readouterr().out
 
 

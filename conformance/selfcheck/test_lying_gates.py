@@ -72,7 +72,10 @@ def gate(*args: str) -> tuple[int, str]:
         ),
         pytest.param((f"--target={LYING}WithoutReceipt", *PART), 6, "main has no receipt", id="no receipt"),
         pytest.param(
-            (f"--target={LYING}LosesItsReceipt", *PART), 6, "no receipt: OSError: the file of hashes", id="lost receipt"
+            (f"--target={LYING}LosesItsReceipt", *PART),
+            6,
+            "no receipt: its receipt() raised OSError: the file",
+            id="lost receipt",
         ),
         pytest.param(
             ("--target=numpy", f"--target={LYING}Elsewhere", *PART), 6, "a machine of another kind", id="one cannot run"

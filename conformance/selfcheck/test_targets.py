@@ -2,6 +2,7 @@
 
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from conformance.memory import ArrayMemory, Memory, TorchMemory
 from conformance.selfcheck.running import gate, run
 from conformance.targets import registry
 from conformance.targets.models import NumpyTarget, TorchTarget
+from conformance.targets.taken import Taken
 from fixtures.placement import Placement
 
 
@@ -22,7 +24,7 @@ def test_a_name_finds_a_built_in_target() -> None:
 def test_an_installed_distribution_may_bring_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
     brought = EntryPoint("brought", "conformance.targets.models:TorchTarget", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([brought]).select(group=group))
-    assert isinstance(registry.find("brought"), TorchTarget)
+    assert isinstance(cast(Taken, registry.find("brought")).given, TorchTarget)
     with pytest.raises(registry.UnknownTarget, match=r"brought, or package\.module:Class"):
         registry.find("unknown")
 

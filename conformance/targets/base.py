@@ -41,6 +41,20 @@ GATHERS = {
 }
 """What a gather needs for each record, without and with seq_starts, and the method that it is."""
 
+OPERATORS = {
+    **{capability: operator for bare, with_starts, operator in GATHERS.values() for capability in (bare, with_starts)},
+    **dict.fromkeys(WRITES.values(), "concat_and_cache_mla"),
+    MERGE: "merge_attn_states",
+    ATTEND: "compute_prefill_context",
+    PLAN: "plan_mla_context_chunks",
+    PLAN_METADATA: "build_mla_chunked_context_metadata",
+    PLAN_DCP: "build_mla_chunked_context_metadata",
+    PLAN_WORKSPACE: "determine_chunked_prefill_workspace_size",
+    SERVE_DISPATCH: "context_gathers",
+    SERVE_STARTUP: "start",
+}
+"""Every capability, and the method that a target which claims it has to define."""
+
 
 class Target:
     """A judged implementation. Derive from it, name the capabilities, and implement their operators.

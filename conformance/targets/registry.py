@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import entry_points
 from unittest.mock import patch
 
+from conformance.raised import located
 from conformance.targets.base import Target
 from conformance.targets.kernels import CudaTarget, HostTarget, why_no_device
 from conformance.targets.models import NumpyTarget, TorchTarget
+from conformance.targets.taken import Taken, Unusable
 from conformance.targets.vllm_release.ops import VllmOpsTarget
 from conformance.targets.vllm_release.target import VllmTarget
 from reference.profiles import DEFAULT as RELEASED
@@ -60,7 +65,9 @@ class UnknownTarget(ValueError):
 
 def installed() -> dict[str, Callable[..., Target]]:
     """The targets that other distributions declare in the entry-point group nvfp4_mla_conformance.targets."""
-    return {entry.name: lambda entry=entry: entry.load()() for entry in entry_points(group=ENTRY_POINTS)}
+    return {
+        entry.name: lambda entry=entry: _foreign(entry.load, entry.name) for entry in entry_points(group=ENTRY_POINTS)
+    }
 
 
 def resolve(name: str) -> str:
@@ -100,31 +107,41 @@ def _with_parameter(known: str, parameter: str) -> Target:
 
 
 def _imported(module: str, attribute: str, name: str) -> Target:
+    return _foreign(lambda: getattr(importlib.import_module(module), attribute), name)
+
+
+def _foreign(load: Callable[[], Callable[[], object]], name: str) -> Target:
+    """A target of other people, whatever their module does when it is imported."""
+
     def refuse(status: int) -> None:
         raise SystemExit(f"it would end this process with status {status}")
 
     try:
-        with patch("os._exit", refuse):  # by which a run would end without a word
-            target = getattr(importlib.import_module(module), attribute)()
-    except (Exception, SystemExit) as error:  # whatever somebody else's module does when it is imported
-        raise UnknownTarget(f"--target is {name!r}, but {type(error).__name__}: {error}") from error
+        with patch("os._exit", refuse), _speaking():  # by which a run would end without a word
+            target = load()()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and pytest's own are no way out
+        raise UnknownTarget(f"--target is {name!r}, but {located(error)}") from error
     if not isinstance(target, Target):
         raise UnknownTarget(f"--target is {name!r}, which is no conformance.targets.base.Target")
-    return checked(target, name)
+    try:
+        return Taken(target)
+    except Unusable as reason:
+        raise UnknownTarget(f"--target is {name!r}, but {reason}") from reason
 
 
-def checked(target: Target, name: str) -> Target:
-    """The target, if what it says of itself can be used; else UnknownTarget."""
-    wrong = [
-        what
-        for what, right in (
-            ("its name is no text", isinstance(getattr(target, "name", None), str)),
-            ("its capabilities are no set", isinstance(target.capabilities, frozenset | set)),
-            ("its nan is neither 'canonical' nor 'any'", target.nan in ("canonical", "any")),
-            ("it does not define describe()", type(target).describe is not Target.describe),
-        )
-        if not right
-    ]
-    if wrong:
-        raise UnknownTarget(f"--target is {name!r}, but {' and '.join(wrong)}")
-    return target
+@contextmanager
+def _speaking() -> Iterator[None]:
+    """Let a process that dies say where."""
+    before = faulthandler.is_enabled()
+    try:
+        faulthandler.enable(sys.__stderr__ or 2)
+    except (OSError, ValueError):  # stderr is closed
+        yield
+        return
+    try:
+        yield
+    finally:
+        if not before:
+            faulthandler.disable()
