@@ -24,11 +24,17 @@ WRITE_NVFP4, WRITE_FP8, WRITE_GENERIC = "write.nvfp4", "write.fp8", "write.gener
 PLAN = "plan"
 PLAN_METADATA, PLAN_DCP, PLAN_WORKSPACE = "plan.metadata", "plan.dcp", "plan.workspace"
 PLANNING = frozenset({PLAN, PLAN_METADATA, PLAN_DCP, PLAN_WORKSPACE})
-"""What binds a target to the clauses on metadata and workspaces, any one of them."""
 
 SERVE_DISPATCH, SERVE_STARTUP = "serve.dispatch", "serve.startup"
 
 MERGE, ATTEND = "merge", "attend"
+
+CAPABILITIES = PLANNING | {
+    *(GATHER, GATHER_STARTS, GATHER_FP8, GATHER_FP8_STARTS, GATHER_GENERIC, GATHER_GENERIC_STARTS),
+    *(WRITE_NVFP4, WRITE_FP8, WRITE_GENERIC),
+    *(SERVE_DISPATCH, SERVE_STARTUP, MERGE, ATTEND),
+}
+"""All that a target can claim, and all that SPEC.md's table of bindings may name."""
 
 WRITES = {"nvfp4_ds_mla": WRITE_NVFP4, "fp8_ds_mla": WRITE_FP8, "auto": WRITE_GENERIC, "fp8": WRITE_GENERIC}
 """What a writer needs for each kv_cache_dtype."""
