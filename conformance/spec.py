@@ -11,9 +11,20 @@ SPEC = Path(__file__).parents[1] / "SPEC.md"
 
 
 @cache
+def spec_text() -> str:
+    """Return the text of SPEC.md."""
+    return SPEC.read_text()
+
+
+def clauses_in(text: str) -> tuple[str, ...]:
+    """Return the ids of all clauses of a text such as SPEC.md, in its order."""
+    return tuple(re.findall(r"^\*\*([A-Z]+-\d+)\*\*", text, re.MULTILINE))
+
+
+@cache
 def clauses() -> tuple[str, ...]:
-    """The ids of all clauses, in the order of SPEC.md."""
-    return tuple(re.findall(r"^\*\*([A-Z]+-\d+)\*\*", SPEC.read_text(), re.MULTILINE))
+    """Return the ids of all clauses, in the order of SPEC.md."""
+    return clauses_in(spec_text())
 
 
 def in_short(some: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conformance.bindings import clauses_binding, runs_not_binding
 from conformance.reports.receipts import Account
 from conformance.reports.report import as_json, declarations_line, target_line, write
 from conformance.reports.selection import Selection
@@ -17,21 +18,8 @@ from conformance.reports.waivers import RECEIPT
 from conformance.running.accounts import accounts
 from conformance.running.keeping import left_behind
 from conformance.running.selecting import GATE_FOLDER, SELECTION
-from conformance.running.session import GATE, binds, targets_of, where
-from conformance.spec import SPEC, clauses, in_short
-from conformance.targets.base import Target
-
-PARTS = (
-    ("DEVICE", "no GPU code"),
-    ("WRITE", "no write.*"),
-    ("TWIN-1 to TWIN-4", "no gather.fp8"),
-    ("TWIN-5 to TWIN-9", "no gather.generic"),
-    ("PLAN", "no plan"),
-    ("MERGE", "no merge"),
-    ("ATTEND-2 to ATTEND-6", "no attend"),
-    ("SERVE", "no serve.*"),
-)
-"""The chapters, and runs of clauses, that do not bind every target, and what one then lacks."""
+from conformance.running.session import GATE, targets_of, where
+from conformance.spec import SPEC, in_short
 
 
 class Collector:
@@ -132,7 +120,7 @@ class Collector:
         yield f"target {name}: {where(target)}"
         yield f"  {target_line(told)}"
         yield from (f"  {line}" for line in filter(None, [declarations_line(told)]))
-        if unbound := _unbound(target):
+        if unbound := runs_not_binding(target):
             yield f"  what does not bind it: {', '.join(unbound)}"
         spared = self.gate.selection.spared if self.gate.selection else ()
         if count := sum(judged_by(test, targets_of(self.config)) == name for test in spared):
@@ -140,8 +128,7 @@ class Collector:
         for verdict, reason, tests in self.gate.unjudged(name):
             yield f"  {verdict}: {reason}: {len(tests)} tests, such as {tests[0]}"
         judged = {clause["id"] for clause in told["clauses"]}
-        asked = [clause for clause in clauses() if not clause.startswith("SCALAR") and binds(clause, target)]
-        if left := [clause for clause in asked if clause not in judged]:
+        if left := [clause for clause in clauses_binding(target) if clause not in judged]:
             yield f"  {len(left)} clauses not asked for: {in_short(left)}"
         for fault, count, total in self.gate.common_faults(name):
             yield f"  fault {fault} explains exactly {count} of {total} tests that differ"
@@ -178,14 +165,3 @@ def _repeat(config: pytest.Config) -> str:
 
 def _told(option: str, value: Any) -> list[str]:
     return [option, str(value)] if value else []
-
-
-def _unbound(target: Target) -> list[str]:
-    return [f"{part} ({lacking})" for part, lacking in PARTS if not any(binds(clause, target) for clause in _of(part))]
-
-
-def _of(part: str) -> list[str]:
-    first, _, last = part.partition(" to ")
-    if last:
-        return list(clauses()[clauses().index(first) : clauses().index(last) + 1])
-    return [clause for clause in clauses() if clause.startswith(f"{part}-")]

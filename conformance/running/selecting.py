@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import conformance.gate
+from conformance.bindings import BindingError, bindings, binds_any
 from conformance.device_operations import OPERATIONS
 from conformance.reports.selection import Selection, Shard
-from conformance.running.session import binds, claims, targets_of, writes
+from conformance.running.session import claims, targets_of, writes
 from conformance.spec import clauses
 from conformance.targets.base import GATHER, GATHERS, Target
 
@@ -59,18 +60,22 @@ class Selecting:
         targets = targets_of(config)
         files = {item.path for item in items}
         quick = config.getoption("--profile") == "quick"
+        for item in items:
+            _check_clauses(item)
         items[:] = [item for item in items if _binds(item, targets) and not (quick and _is_nightly(item))]
         spared = [item for item in items if quick and _is_spared(item, targets)]
         items[:] = [item for item in items if not (quick and _is_spared(item, targets))]
-        for item in items:
-            _check_clauses(item)
         if hasattr(config, "workerinput"):
             _longest_first(items)
         config.stash[_COLLECTED] = (_ids(items), _ids(spared), _parts(config, files))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register what has to come before others."""
+    """Read SPEC.md's table of bindings, and register what has to come before others."""
+    try:
+        bindings()
+    except BindingError as error:
+        raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(Selecting(), "conformance-selecting")
 
 
@@ -194,5 +199,4 @@ def _binds(item: pytest.Item, targets: dict[str, Target]) -> bool:
     if operation and operation.claims != GATHER and not claims(chosen, operation.claims):
         return False
     named = clauses_of(item)
-    operators = [clause for clause in named if not clause.startswith("SCALAR")]  # whose numbers those are
-    return not named or any(binds(clause, chosen) for clause in operators or named)
+    return not named or binds_any(named, chosen)

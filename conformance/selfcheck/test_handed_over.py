@@ -124,6 +124,15 @@ MODULES = {
         4,
         "'gather.nvfp', which is none; did you mean 'gather.nvfp4'?",
     ),
+    "nameless": (
+        "from conformance.targets.models import NumpyTarget\n"
+        "class T(NumpyTarget):\n    name, nan = None, 'some'\n"
+        "    @property\n    def memory(self): raise OSError('no memory to speak of')\n"
+        "    @memory.setter\n    def memory(self, given): pass\n",
+        4,
+        "its name is None (NoneType); allowed is a text and its nan is 'some' (str); allowed is 'canonical' or 'any' "
+        "and its memory raised OSError: no memory to speak of (in memory, ",
+    ),
     "aborts": ("import os\nos.abort()\n", -6, "Fatal Python error: Aborted"),
     "segfaults": ("import ctypes\nctypes.string_at(0)\n", -11, "Fatal Python error: Segmentation fault"),
 }

@@ -49,16 +49,6 @@ class Flickers(NumpyTarget):
             dst[:1, 3] ^= 1
 
 
-class Nameless(NumpyTarget):
-    name = None
-    nan = "some"
-
-
-class BrokenMemory(NumpyTarget):
-    @property
-    def memory(self):
-        raise OSError("no memory to speak of")
-
     @memory.setter
     def memory(self, value):
         pass
@@ -150,23 +140,6 @@ def test_a_name_that_is_no_target_is_a_usage_error(name: str, says: str) -> None
 @pytest.mark.parametrize("name", ["host:", "numpy:"])
 def test_a_colon_without_a_parameter_is_no_target(name: str) -> None:
     assert gate("--target", name).returncode == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        (
-            "Nameless",
-            "its name is None (NoneType); allowed is a text and its nan is 'some' (str); allowed is 'canonical'",
-        ),
-        ("BrokenMemory", "its memory raised OSError: no memory to speak of (in memory, "),
-    ],
-)
-def test_a_target_that_cannot_be_asked_what_it_is_is_a_usage_error(
-    name: str, says: str, others: dict[str, str]
-) -> None:
-    done = gate("--target", f"other_targets:{name}", **others)
-    assert done.returncode == 4 and says in done.stderr
 
 
 def test_a_target_that_kills_its_worker_is_red_in_every_report(others: dict[str, str], tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ WRITE_NVFP4, WRITE_FP8, WRITE_GENERIC = "write.nvfp4", "write.fp8", "write.gener
 PLAN = "plan"
 PLAN_METADATA, PLAN_DCP, PLAN_WORKSPACE = "plan.metadata", "plan.dcp", "plan.workspace"
 PLANNING = frozenset({PLAN, PLAN_METADATA, PLAN_DCP, PLAN_WORKSPACE})
-"""What binds a target to the clauses on metadata and workspaces, any one of them."""
 
 SERVE_DISPATCH, SERVE_STARTUP = "serve.dispatch", "serve.startup"
 
@@ -53,7 +52,10 @@ OPERATORS = {
     SERVE_DISPATCH: "context_gathers",
     SERVE_STARTUP: "start",
 }
-"""Every capability, and the method that a target which claims it has to define."""
+"""Each capability, and the method that a target which claims it has to define."""
+
+CAPABILITIES = frozenset(OPERATORS)
+"""All that a target can claim, and all that SPEC.md's table of bindings may name."""
 
 
 class Target:
