@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.evidence import Evidence, Pair
+from conformance.evidence import Evidence, Pair, around
 from conformance.explain import fault_lines, mismatch_lines, stray_lines
 from conformance.faults.call_diagnosis import explain_call
 from conformance.faults.explanation import Explanation, NotLookedInto
@@ -194,7 +194,8 @@ class Judge:
         """Raise Differs for a wrong element, a stray write or a changed input."""
         lines: list[str] = []
         written, others = seen.dst[: len(expected)], seen.dst[len(expected) :]
-        if (others != seen.poison.dst).any():
+        behind = bool((others != seen.poison.dst).any())
+        if behind:
             lines.append("dst was written " + ("behind its T rows" if case.batch_size else "although R = 0"))
         wrong = wrong_elements(expected, written, self.target.nan, case.layout)
         if wrong.any():
@@ -202,7 +203,8 @@ class Judge:
         lines += stray_lines(case, seen)
         if lines:
             diagnose = partial(explain_call, case, seen, self.target.nan, bool(wrong.any()))
-            evidence = Evidence(seen.poison.name, {"rows": Pair(expected, written, wrong)})
+            outside = around(seen) | ({"dst written behind its rows"} if behind else set())
+            evidence = Evidence(seen.poison.name, {"rows": Pair(expected, written, wrong)}, outside)
             raise Differs(self.text("differs", lines), diagnose=diagnose, rest=[repr(case)], evidence=evidence)
 
     def crashed(self, case: object, error: TargetError) -> Crashed:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from conformance.evidence import Evidence, Pair
+from conformance.evidence import Evidence, Pair, around
 from conformance.explain import outside_lines
 from conformance.explain_write import fault_lines, mismatch_lines
 from conformance.faults.write_diagnosis import explain_write
@@ -64,7 +64,7 @@ class WriteDiffers(Differs):
         """`expected` is the golden model's image of the cache."""
         AssertionError.__init__(self)
         self.judge, self.case, self.expected, self.seen = judge, case, expected, seen
-        self.evidence = Evidence(seen.poison.name, {"cache": Pair(expected, seen.dst)})
+        self.evidence = Evidence(seen.poison.name, {"cache": Pair(expected, seen.dst)}, around(seen))
 
     def __str__(self) -> str:
         """See Differs."""

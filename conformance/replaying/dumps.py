@@ -14,6 +14,7 @@ from typing import Any
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import lost_context
 from conformance.replaying.asking import with_evidence
+from conformance.replaying.failure_kind import does_the_same, kind_of, models_of
 from conformance.replaying.questions import ask_of
 from conformance.shrinking import shrink
 from conformance.targets.base import Target
@@ -65,7 +66,7 @@ class Dumps:
     def keep(
         self, judge: Judge, test: str, target: str, verdict: str, error: Exception
     ) -> tuple[Path | None, list[str]]:
-        """Write what failed, and the smallest case that still fails; the file, and what is said of it."""
+        """Write what failed, and the smallest case that fails in the same way; return the file, and lines on it."""
         if self._written() >= self.most:
             return None, [f"no fixture: this run has written {self.most} (--dump-limit)"]
         question, case = judge.asked or ("", None)
@@ -83,14 +84,25 @@ class Dumps:
             return None, [f"no fixture: {path} cannot be written"]
         return path, [
             f"fixture  {path} ({size})",
-            *(self._shrunk(judge, fixture, path) if about["alone"] and self.left > 0 and not judge.target.lost else []),
+            *(self._shrunk(judge, fixture, path, error) if about["alone"] and self.left > 0 else []),
             f"replay   python -m conformance replay {path} --target {target}",
         ]
 
-    def _shrunk(self, judge: Judge, fixture: Fixture, path: Path) -> list[str]:
+    def _shrunk(self, judge: Judge, fixture: Fixture, path: Path, whole: Exception) -> list[str]:
+        """Write the smallest case found that fails in the same way, explained by the same fault if one was found."""
         question, began = fixture.about["question"], time.monotonic()
+        if judge.target.lost:
+            return []
         until = min(SECONDS_EACH, self.left)
-        case = shrink(fixture.case, lambda case: _failure(judge, question, case) is not None, until)
+        kind, models = kind_of(fixture.case, whole), models_of(judge, question, fixture.case, whole)
+
+        def fails_alike(case: Any) -> bool:
+            error = _failure(judge, question, case)
+            if error is None or not kind.covers(kind_of(case, error)):
+                return False
+            return not models or any(does_the_same(make, judge, question, case, error) for make in models)
+
+        case = shrink(fixture.case, fails_alike, until)
         self.left -= time.monotonic() - began
         if case is fixture.case:
             return []
