@@ -158,9 +158,10 @@ class Judge:
         """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
         self.need(needed_by(case))
         with self.on("gather", case):
-            self._judge(case)
+            self.must_conform(case)
 
-    def _judge(self, case: GatherCase) -> None:
+    def must_conform(self, case: GatherCase) -> None:
+        """Raise Differs or Crashed unless the target conforms on a case that has been noted already."""
         expected = expected_rows(case)
         for poison in patterns(case):
             try:

@@ -132,7 +132,6 @@ def image_of(judge: Judge, case: WriteCase) -> npt.NDArray[Any]:
 
 def must_refuse_write(judge: Judge, case: WriteCase, placements: dict[str, Placement], form: object, name: str) -> None:
     """Raise Differs unless the target refuses, names the argument and writes nothing (WRITE-9)."""
-    judge.need(WRITES[case.kv_cache_dtype])
     regions = {each: judge.target.memory.place(placement) for each, placement in placements.items()}
     try:
         call_write(judge.target, {each: region.view for each, region in regions.items()}, form)
@@ -148,4 +147,3 @@ def must_refuse_write(judge: Judge, case: WriteCase, placements: dict[str, Place
         raise Differs(judge.text("differs", [f"{name}: refused with {refusal}, but wrote"]))
     if not re.search(rf"\b{name}\b", refusal):
         raise Differs(judge.text("differs", [f"{name}: not named in {refusal}"]))
-    judge.count.add(0, 0)
