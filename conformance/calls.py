@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,12 +10,20 @@ import numpy as np
 
 from conformance.generation import Geometry, realize
 from conformance.judge import Differs, Judge, expected_rows, needed_by
+from conformance.malformed_changes import (
+    Change,
+    as_type,
+    of_the_other_width,
+    shorter,
+    with_inner_stride_two,
+    with_rows_that_overlap,
+    with_shape,
+    with_width,
+)
 from conformance.memory import Region
 from conformance.observe import LeftPending, TargetError, call, look
 from fixtures.cases import Arrangement, GatherCase
-from fixtures.placement import POISONS, Placement, others, place
-
-Change = Callable[[Placement], Placement]
+from fixtures.placement import POISONS, Placement, others, place, whole
 
 
 @dataclass(frozen=True)
@@ -31,49 +39,10 @@ class Malformed:
     changed: str = ""
     instead: Mapping[str, object] = field(default_factory=dict)
 
-
-def as_type(dtype: type[np.generic]) -> Change:
-    """Zeros of another type."""
-    return lambda p: replace(p, data=np.zeros(p.data.shape, dtype), poison=p.poison & 0x7F)
-
-
-def with_width(width: int) -> Change:
-    """Zeros of another last dimension."""
-
-    def change(p: Placement) -> Placement:
-        data = np.zeros((*p.data.shape[:-1], width), p.data.dtype)
-        return replace(p, data=data, strides=_contiguous(data.shape))
-
-    return change
-
-
-def of_the_other_width(p: Placement) -> Placement:
-    """Zeros of 512 elements a row instead of 576, or the other way round."""
-    return with_width(576 + 512 - p.data.shape[-1])(p)
-
-
-def with_shape(*shape: int) -> Change:
-    """Zeros of another shape."""
-    return lambda p: replace(p, data=np.zeros(shape, p.data.dtype), strides=_contiguous(shape))
-
-
-def with_inner_stride_two(p: Placement) -> Placement:
-    """All strides twice as large, the innermost one included."""
-    return replace(p, strides=tuple(2 * stride for stride in p.strides))
-
-
-def with_rows_that_overlap(p: Placement) -> Placement:
-    """A row stride of eight elements less than a row."""
-    return replace(p, strides=(p.data.shape[1] - 8, 1))
-
-
-def shorter(p: Placement) -> Placement:
-    """Without the last entry of the first dimension."""
-    return replace(p, data=p.data[:-1].copy())
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    @property
+    def name(self) -> str:
+        """Argument and fault, such as "dst int32", by which a fixture names the change."""
+        return f"{self.argument} {self.found}"
 
 
 _OF_ANY_GATHER = (
@@ -146,7 +115,13 @@ MALFORMED_GENERIC = (
     Malformed("scale", "of two entries", with_shape(2)),
     Malformed("scale", "of rank 2", with_shape(1, 1)),
 )
-"""Of gather_and_maybe_dequant_cache; beside these, a cache of the type of the other kv_cache_dtype."""
+"""Of gather_and_maybe_dequant_cache; beside these, OTHER_CACHE."""
+
+OTHER_CACHE = {
+    "auto": Malformed("src_cache", "of bytes", as_type(np.uint8)),
+    "fp8": Malformed("src_cache", "of bf16", as_type(np.uint16)),
+}
+"""By kv_cache_dtype, a cache of the type of the other one."""
 
 
 def good_call() -> GatherCase:
@@ -157,56 +132,79 @@ def good_call() -> GatherCase:
 def must_refuse(judge: Judge, malformed: Malformed, good: GatherCase | None = None) -> None:
     """Raise Differs unless the target refuses, names the argument and writes nothing (GATHER-11).
 
-    Without seq_starts too, if the call is malformed without them. `good` is what the call is but for that.
+    The call is made with seq_starts, and without them if it is malformed without them too; with those that the target
+    claims. `good` is the call before the change.
     """
     good = good or good_call()
-    for with_starts in (True, False) if "seq_starts" not in (malformed.argument, malformed.changed) else (True,):
-        what = f"{malformed.argument} {malformed.found}{'' if with_starts else ', no seq_starts'}"
-        case = good if with_starts else replace(good, seq_starts=None)
-        refusal = attempt(judge, case, malformed)
+    about_starts = "seq_starts" in (malformed.argument, malformed.changed)
+    both = [good] if about_starts else [good, replace(good, seq_starts=None)]
+    for case in [case for case in both if needed_by(case) in judge.target.capabilities] or both:
+        must_refuse_call(judge, malformed, case)
+
+
+def must_refuse_call(judge: Judge, malformed: Malformed, case: GatherCase) -> None:
+    """Raise Differs unless the target refuses one malformed call, names the argument and writes nothing.
+
+    `case` is the call before the change.
+    """
+    what = malformed.name if case.seq_starts is not None else f"{malformed.name}, no seq_starts"
+    judge.need(needed_by(case))
+    with judge.on(f"malformed {malformed.name}", case):
+        refusal = _refusal(judge, case, *malformed_arguments(case, malformed))
         if refusal is None:
             raise Differs(judge.text("differs", [f"{what}: accepted"]))
         if malformed.argument not in refusal:
             raise Differs(judge.text("differs", [f"{what}: not named in {refusal}"]))
-        judge.count.add(0, 0)
-
-
-def attempt(judge: Judge, case: GatherCase, malformed: Malformed) -> str | None:
-    """Make a malformed call; what the target raised, or None. Raise Differs if it raised but wrote all the same."""
-    return _refusal(judge, case, *malformed_arguments(case, malformed))
+    judge.count.add(0, 0)
 
 
 def malformed_arguments(case: GatherCase, malformed: Malformed) -> tuple[dict[str, Placement], dict[str, Any]]:
-    """The arrays of a malformed call, and its other arguments."""
+    """Return the arrays of a malformed call, and its other arguments."""
     placements = place(case, POISONS[0])
     name = malformed.changed or malformed.argument
     if malformed.change:
-        placements[name] = malformed.change(placements[name])
+        placements[name] = malformed.change(whole(placements[name]))
     return placements, {**others(case), **malformed.instead}
 
 
+def as_claimed(judge: Judge, case: GatherCase) -> GatherCase:
+    """Return a case, without its seq_starts if the target claims no gather with them."""
+    return case if needed_by(case) in judge.target.capabilities else replace(case, seq_starts=None)
+
+
 def refuses_or_conforms(judge: Judge, case: GatherCase, argument: str) -> None:
-    """Raise Differs unless the target gives the right bits, or refuses, names the argument and writes nothing."""
-    refusal = _refusal(judge, case, place(case, POISONS[0]), others(case))
-    if refusal is None:
-        judge(case)
-    elif argument not in refusal:
-        raise Differs(judge.text("differs", [f"{argument}, refused, is not named in {refusal}", repr(case)]))
-    else:
-        judge.count.add(0, 0)
+    """Raise Differs unless the target gives the right bits, or refuses, names the argument and writes nothing.
+
+    A target that claims no gather with seq_starts is asked without them.
+    """
+    case = as_claimed(judge, case)
+    judge.need(needed_by(case))
+    with judge.on(f"misaligned {argument}", case):
+        refusal = _refusal(judge, case, place(case, POISONS[0]), others(case))
+        if refusal is None:
+            judge.must_conform(case)
+        elif argument not in refusal:
+            raise Differs(judge.text("differs", [f"{argument}, refused, is not named in {refusal}", repr(case)]))
+        else:
+            judge.count.add(0, 0)
 
 
 def must_ignore_unused_strides(judge: Judge, name: str, case: GatherCase | None = None) -> None:
-    """Raise Differs unless one row of one record is gathered right though no stride of an array means anything."""
+    """Raise Differs unless one row of one record is gathered right though no stride of an array means anything.
+
+    A target that claims no gather with seq_starts is asked without them, unless the array is seq_starts.
+    """
     case = case or one_row()
+    case = case if name == "seq_starts" else as_claimed(judge, case)
     judge.need(needed_by(case))
-    placements = place(case, POISONS[0])
-    given = placements[name]
-    odd = tuple(stride if size > 1 else 3 for stride, size in zip(given.strides, given.data.shape, strict=True))
-    placements[name] = replace(given, strides=odd)
-    regions = {each: judge.target.memory.place(placement) for each, placement in placements.items()}
-    _legal_call(judge, case, regions)
-    judge.compare(case, expected_rows(case), look(judge.target, regions, POISONS[0]))
+    with judge.on(f"strides {name}", case):
+        placements = place(case, POISONS[0])
+        given = placements[name]
+        odd = tuple(stride if size > 1 else 3 for stride, size in zip(given.strides, given.data.shape, strict=True))
+        placements[name] = replace(given, strides=odd)
+        regions = {each: judge.target.memory.place(placement) for each, placement in placements.items()}
+        _legal_call(judge, case, regions)
+        judge.compare(case, expected_rows(case), look(judge.target, regions, POISONS[0]))
     judge.count.add(1, case.layout.row)
 
 
@@ -222,8 +220,11 @@ def two_calls() -> tuple[GatherCase, GatherCase]:
 
 
 def must_read_anew(judge: Judge, cases: tuple[GatherCase, GatherCase] | None = None) -> None:
-    """Raise Differs unless a second call on the same arrays gathers what they hold by then (GATHER-14)."""
-    first, second = cases or two_calls()
+    """Raise Differs unless a second call on the same arrays gathers what they hold by then (GATHER-14).
+
+    A target that claims no gather with seq_starts is asked without them.
+    """
+    first, second = (as_claimed(judge, case) for case in cases or two_calls())
     judge.need(needed_by(first))
     regions = {name: judge.target.memory.place(placement) for name, placement in place(first, POISONS[0]).items()}
     for case in (first, second):
@@ -244,7 +245,7 @@ def _legal_call(judge: Judge, case: GatherCase, regions: dict[str, Region]) -> N
 
 
 def _refusal(judge: Judge, case: GatherCase, placements: dict[str, Placement], arguments: dict[str, Any]) -> str | None:
-    judge.need(needed_by(case))
+    """Return what the target raised, None if it did not. Raise Differs if it raised and wrote all the same."""
     regions = {name: judge.target.memory.place(placement) for name, placement in placements.items()}
     try:
         call(judge.target, regions, case.layout, **arguments)

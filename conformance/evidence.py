@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from conformance.observe import Observation
 from fixtures.merge_cases import MergeCase
 from fixtures.stored_rows import sparse_rows
 from reference.merging import merge_attn_states
@@ -36,12 +37,22 @@ def merged(case: MergeCase) -> dict[str, Array]:
     return {"output": output, "lse": lse}
 
 
+def around(seen: Observation) -> frozenset[str]:
+    """Return what a call did to memory that it may not write, a line for each array and side of it."""
+    return frozenset(
+        f"{name} written {'before' if place < 0 else 'between or behind'} its elements"
+        for name, places in seen.strays.items()
+        for place in places
+    ) | {f"{name} overwritten" for name in seen.changed}
+
+
 @dataclass(frozen=True)
 class Evidence:
-    """Arrays by name, and the poison that they were observed under."""
+    """Arrays by name, the poison that they were observed under, and what was written around them."""
 
     poison: str
     arrays: Mapping[str, Pair]
+    around: frozenset[str] = frozenset()
 
     def kept(self) -> tuple[dict[str, Array], dict[str, Array]]:
         """What fixtures.store.Fixture keeps as expected and as observed."""

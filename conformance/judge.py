@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.evidence import Evidence, Pair
+from conformance.evidence import Evidence, Pair, around
 from conformance.explain import fault_lines, mismatch_lines, stray_lines
 from conformance.faults.call_diagnosis import explain_call
 from conformance.faults.explanation import Explanation, NotLookedInto
@@ -158,9 +158,10 @@ class Judge:
         """Raise Differs, Crashed or Unsupported unless the target conforms on a case, under each poison."""
         self.need(needed_by(case))
         with self.on("gather", case):
-            self._judge(case)
+            self.must_conform(case)
 
-    def _judge(self, case: GatherCase) -> None:
+    def must_conform(self, case: GatherCase) -> None:
+        """Raise Differs or Crashed unless the target conforms on a case that has been noted already."""
         expected = expected_rows(case)
         for poison in patterns(case):
             try:
@@ -194,7 +195,8 @@ class Judge:
         """Raise Differs for a wrong element, a stray write or a changed input."""
         lines: list[str] = []
         written, others = seen.dst[: len(expected)], seen.dst[len(expected) :]
-        if (others != seen.poison.dst).any():
+        behind = bool((others != seen.poison.dst).any())
+        if behind:
             lines.append("dst was written " + ("behind its T rows" if case.batch_size else "although R = 0"))
         wrong = wrong_elements(expected, written, self.target.nan, case.layout)
         if wrong.any():
@@ -202,7 +204,8 @@ class Judge:
         lines += stray_lines(case, seen)
         if lines:
             diagnose = partial(explain_call, case, seen, self.target.nan, bool(wrong.any()))
-            evidence = Evidence(seen.poison.name, {"rows": Pair(expected, written, wrong)})
+            outside = around(seen) | ({"dst written behind its rows"} if behind else set())
+            evidence = Evidence(seen.poison.name, {"rows": Pair(expected, written, wrong)}, outside)
             raise Differs(self.text("differs", lines), diagnose=diagnose, rest=[repr(case)], evidence=evidence)
 
     def crashed(self, case: object, error: TargetError) -> Crashed:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.calls import with_inner_stride_two
 from conformance.faults.candidates import defects_of, explain_by
 from conformance.judge import Differs, Judge
+from conformance.malformed_changes import Change, contiguous_strides, with_inner_stride_two
 from conformance.memory import Region
 from conformance.merge_cases import INPUTS, LSES
 from conformance.merge_generation import mixed
@@ -32,7 +32,6 @@ from fixtures.merge_cases import NARROW, WIDE, MergeCase, place_merge
 from fixtures.placement import POISONS, Placement
 from reference.merging import merge, numbers
 
-Change = Callable[[Placement], Placement]
 OTHER_LSES = ("suffix_lse", "output_lse")
 
 
@@ -49,9 +48,10 @@ class MalformedMerge:
     named: frozenset[str]
     also: tuple[str, ...] = ()
 
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    @property
+    def name(self) -> str:
+        """Argument and fault, such as "output of rank 2", by which a fixture names the change."""
+        return f"{self.argument} {self.found}"
 
 
 def _of_type(dtype: type[np.generic]) -> Change:
@@ -62,7 +62,7 @@ def _of_type(dtype: type[np.generic]) -> Change:
 def _reshaped(shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Change:
     def change(p: Placement) -> Placement:
         shape = shape_of(p.data.shape)
-        return replace(p, data=np.zeros(shape, p.data.dtype), strides=_contiguous(shape))
+        return replace(p, data=np.zeros(shape, p.data.dtype), strides=contiguous_strides(shape))
 
     return change
 
@@ -137,9 +137,19 @@ def must_refuse_merge(judge: Judge, malformed: MalformedMerge, kind: str) -> Non
 
     Without output_lse too, if the call is malformed without it.
     """
-    judge.need(MERGE)
     for lse_in in ("output_lse", None) if malformed.argument != "output_lse" else ("output_lse",):
-        _must_refuse(judge, malformed, mixed(5, 3, 64, kind, 13, lse_in=lse_in))
+        must_refuse_merge_call(judge, malformed, mixed(5, 3, 64, kind, 13, lse_in=lse_in))
+
+
+def must_refuse_merge_call(judge: Judge, malformed: MalformedMerge, case: MergeCase) -> None:
+    """Raise Differs unless the target refuses one malformed call, names an argument and writes nothing.
+
+    `case` is the call before the change.
+    """
+    judge.need(MERGE)
+    with judge.on(f"malformed {malformed.name}", case):
+        _must_refuse(judge, malformed, case)
+    judge.count.add(0, 0)
 
 
 def _must_refuse(judge: Judge, malformed: MalformedMerge, case: MergeCase) -> None:
@@ -163,7 +173,6 @@ def _must_refuse(judge: Judge, malformed: MalformedMerge, case: MergeCase) -> No
             diagnose=lambda: explain_by(defects_of(MERGE, "merge"), lambda make: ask(make()) == amiss),
             rest=[repr(case)],
         )
-    judge.count.add(0, 0)
 
 
 def must_merge_anew(judge: Judge, kind: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.evidence import Evidence, Pair, merged
+from conformance.evidence import Evidence, Pair, around, merged
 from conformance.explain import outside_lines
 from conformance.explain_merge import lse_lines, output_lines
 from conformance.faults.explanation import Explanation
@@ -201,7 +201,7 @@ def compare(judge: Judge, case: MergeCase, seen: MergeObservation, before: Seque
             judge.text("differs", lines),
             diagnose=partial(_explain, [*before, case], seen),
             rest=[repr(case)],
-            evidence=Evidence(seen.around.poison.name, pairs),
+            evidence=Evidence(seen.around.poison.name, pairs, around(seen.around)),
         )
 
 

@@ -6,19 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.calls import (
-    Malformed,
-    as_type,
-    shorter,
-    with_inner_stride_two,
-    with_shape,
-    with_width,
-)
+from conformance.calls import Malformed
 from conformance.judge import Judge
+from conformance.malformed_changes import as_type, shorter, with_inner_stride_two, with_shape, with_width
 from conformance.targets.base import WRITES
 from conformance.write_generation import Slots, realize
 from conformance.writes import must_refuse_write
-from fixtures.placement import POISONS, Placement
+from fixtures.placement import POISONS, Placement, whole
 from fixtures.write_cases import WriteCase, place_write
 
 
@@ -119,6 +113,10 @@ MALFORMED = (
 )
 
 UNKNOWN_DTYPES = ("nvfp4", "fp8_e5m2fnuz", "NVFP4_DS_MLA", "AUTO", "nvfp4_ds_mla_v2", "auto ", "", None)
+MALFORMED_DTYPES = {
+    name: Malformed("kv_cache_dtype", repr(name), instead={"kv_cache_dtype": name}) for name in UNKNOWN_DTYPES
+}
+"""By name, the malformed call with that kv_cache_dtype."""
 
 
 def good_write(form: str = "nvfp4_ds_mla") -> WriteCase:
@@ -132,7 +130,19 @@ def must_refuse(judge: Judge, malformed: Malformed, kv_cache_dtype: str) -> None
     In a call of a few tokens, and in one of more whose last token is skipped.
     """
     for case in (good_write(kv_cache_dtype), longer_write(kv_cache_dtype)):
+        must_refuse_write_call(judge, malformed, case)
+
+
+def must_refuse_write_call(judge: Judge, malformed: Malformed, case: WriteCase) -> None:
+    """Raise Differs unless the target refuses one malformed call, names the argument and writes nothing.
+
+    `case` is the call before the change.
+    """
+    judge.need(WRITES[case.kv_cache_dtype])
+    kv_cache_dtype = malformed.instead.get("kv_cache_dtype", case.kv_cache_dtype)
+    with judge.on(f"malformed {malformed.name}", case):
         must_refuse_write(judge, case, malformed_write(case, malformed), kv_cache_dtype, malformed.argument)
+    judge.count.add(0, 0)
 
 
 def longer_write(form: str) -> WriteCase:
@@ -146,13 +156,13 @@ def longer_write(form: str) -> WriteCase:
 def malformed_write(case: WriteCase, malformed: Malformed) -> dict[str, Placement]:
     """The arrays of a malformed write."""
     placements = place_write(case, POISONS[0])
-    assert malformed.change is not None
-    placements[malformed.argument] = malformed.change(placements[malformed.argument])
+    if malformed.change:
+        placements[malformed.argument] = malformed.change(whole(placements[malformed.argument]))
     return placements
 
 
 def must_refuse_dtype(judge: Judge, kv_cache_dtype: str | None) -> None:
-    """Raise Differs unless a kv_cache_dtype that is none is refused."""
+    """Raise Differs unless the target refuses a kv_cache_dtype of an unknown name."""
     able = [form for form in WRITES if WRITES[form] in judge.target.capabilities]
     case = good_write(next((form for form in able if not judge.target.hindrance(WRITES[form])), "nvfp4_ds_mla"))
-    must_refuse_write(judge, case, place_write(case, POISONS[0]), kv_cache_dtype, "kv_cache_dtype")
+    must_refuse_write_call(judge, MALFORMED_DTYPES[kv_cache_dtype], case)

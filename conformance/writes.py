@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from conformance.evidence import Evidence, Pair
+from conformance.evidence import Evidence, Pair, around
 from conformance.explain import outside_lines
 from conformance.explain_write import fault_lines, mismatch_lines
 from conformance.faults.explanation import NotLookedInto
@@ -65,7 +65,7 @@ class WriteDiffers(Differs):
         """`expected` is the golden model's image of the cache."""
         AssertionError.__init__(self)
         self.judge, self.case, self.expected, self.seen = judge, case, expected, seen
-        self.evidence = Evidence(seen.poison.name, {"cache": Pair(expected, seen.dst)})
+        self.evidence = Evidence(seen.poison.name, {"cache": Pair(expected, seen.dst)}, around(seen))
 
     def __str__(self) -> str:
         """See Differs."""
@@ -136,7 +136,6 @@ def image_of(judge: Judge, case: WriteCase) -> npt.NDArray[Any]:
 
 def must_refuse_write(judge: Judge, case: WriteCase, placements: dict[str, Placement], form: object, name: str) -> None:
     """Raise Differs unless the target refuses, names the argument and writes nothing (WRITE-9)."""
-    judge.need(WRITES[case.kv_cache_dtype])
     regions = {each: judge.target.memory.place(placement) for each, placement in placements.items()}
     try:
         call_write(judge.target, {each: region.view for each, region in regions.items()}, form)
@@ -152,4 +151,3 @@ def must_refuse_write(judge: Judge, case: WriteCase, placements: dict[str, Place
         raise Differs(judge.text("differs", [f"{name}: refused with {refusal}, but wrote"]))
     if not re.search(rf"\b{name}\b", refusal):
         raise Differs(judge.text("differs", [f"{name}: not named in {refusal}"]))
-    judge.count.add(0, 0)

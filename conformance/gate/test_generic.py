@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conformance.calls import Malformed, as_type, good_call, must_read_anew, must_refuse
+from conformance.calls import OTHER_CACHE, good_call, must_read_anew, must_refuse
 from conformance.generation import Geometry, realize
 from conformance.generics import every_bf16, every_byte, one_hot, over, uneven_requests, with_spare_rows
 from conformance.judge import Judge
@@ -13,10 +13,6 @@ from fixtures.cases import Arrangement
 from reference.records import GENERIC, RecordLayout
 
 OF_BF16, OF_BYTES = ([layout for layout in GENERIC.values() if layout.name == name] for name in ("auto", "fp8"))
-OTHER_CACHE = {
-    "auto": Malformed("src_cache", "of bytes", as_type(np.uint8)),
-    "fp8": Malformed("src_cache", "of bf16", as_type(np.uint16)),
-}
 
 
 def named(layout: RecordLayout) -> str:

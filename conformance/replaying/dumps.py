@@ -14,16 +14,20 @@ from typing import Any
 from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
 from conformance.observe import lost_context
 from conformance.replaying.asking import with_evidence
-from conformance.replaying.questions import ask_of
+from conformance.replaying.failure_kind import does_the_same, kind_of, models_of
+from conformance.replaying.questions import ask_of, may_shrink
 from conformance.shrinking import shrink
 from conformance.targets.base import Target
-from fixtures.store import BadFixture, Fixture, load, name_of, save
+from fixtures.store import BadFixture, Fixture, clause_in, first_clause, load, name_of, save
 
 PENDING = "pending-"
 """What the name begins with of a case whose call has not returned."""
 
 SECONDS_EACH, SECONDS_ALL = 3.0, 30.0
 """How long one failure is shrunk, and all those that one process sees."""
+
+SHARES = 8
+"""One clause may have one in so many of a run's fixtures, and one at least."""
 
 MOST_TEXT = 20_000
 """Characters of a message."""
@@ -65,9 +69,9 @@ class Dumps:
     def keep(
         self, judge: Judge, test: str, target: str, verdict: str, error: Exception
     ) -> tuple[Path | None, list[str]]:
-        """Write what failed, and the smallest case that still fails; the file, and what is said of it."""
-        if self._written() >= self.most:
-            return None, [f"no fixture: this run has written {self.most} (--dump-limit)"]
+        """Write what failed, and the smallest case that fails in the same way; return the file, and lines on it."""
+        if full := self._full(first_clause(judge.clauses)):
+            return None, [f"no fixture: {full} (--dump-limit)"]
         question, case = judge.asked or ("", None)
         about = {
             **self._about(judge, test, target),
@@ -83,14 +87,25 @@ class Dumps:
             return None, [f"no fixture: {path} cannot be written"]
         return path, [
             f"fixture  {path} ({size})",
-            *(self._shrunk(judge, fixture, path) if about["alone"] and self.left > 0 and not judge.target.lost else []),
+            *(self._shrunk(judge, fixture, path, error) if about["alone"] and self.left > 0 else []),
             f"replay   python -m conformance replay {path} --target {target}",
         ]
 
-    def _shrunk(self, judge: Judge, fixture: Fixture, path: Path) -> list[str]:
+    def _shrunk(self, judge: Judge, fixture: Fixture, path: Path, whole: Exception) -> list[str]:
+        """Write the smallest case found that fails in the same way, explained by the same fault if one was found."""
         question, began = fixture.about["question"], time.monotonic()
+        if judge.target.lost or not may_shrink(question):
+            return []
         until = min(SECONDS_EACH, self.left)
-        case = shrink(fixture.case, lambda case: _failure(judge, question, case) is not None, until)
+        kind, models = kind_of(fixture.case, whole), models_of(judge, question, fixture.case, whole)
+
+        def fails_alike(case: Any) -> bool:
+            error = _failure(judge, question, case)
+            if error is None or not kind.covers(kind_of(case, error)):
+                return False
+            return not models or any(does_the_same(make, judge, question, case, error) for make in models)
+
+        case = shrink(fixture.case, fails_alike, until)
         self.left -= time.monotonic() - began
         if case is fixture.case:
             return []
@@ -101,13 +116,21 @@ class Dumps:
         size = _try_to_save(with_evidence(Fixture(case, about=about), error), small)
         return [f"smaller  {small} ({size}): {case!r:.200}"] if size else []
 
-    def _written(self) -> int:
-        """How many files of this run there are, those of other workers among them."""
+    def _full(self, clause: str) -> str:
+        """Return which limit this run has reached, that of all fixtures or that of one clause; "" if neither."""
+        clauses = [clause_in(path.name) for path in self._written()]
+        share = max(1, self.most // SHARES)
+        if len(clauses) >= self.most:
+            return f"this run has written {self.most}"
+        if clause and clauses.count(clause) >= share:
+            return f"this run has written {share} of {clause}, its share of {self.most}"
+        return ""
+
+    def _written(self) -> list[Path]:
+        """Return the files of this run, those of other workers among them."""
         files = self.folder.glob("*.safetensors")
-        return sum(
-            path.stat().st_mtime >= self.since and not path.name.startswith(PENDING) and "-small" not in path.name
-            for path in files
-        )
+        of_failures = [path for path in files if not path.name.startswith(PENDING) and "-small" not in path.name]
+        return [path for path in of_failures if path.stat().st_mtime >= self.since]
 
     def _about(self, judge: Judge, test: str, name: str) -> dict[str, Any]:
         target = judge.target

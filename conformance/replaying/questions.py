@@ -7,7 +7,9 @@ from typing import Any
 
 from conformance.attend_calls import judge_attend
 from conformance.attending import must_attend_to_its_context
+from conformance.calls import must_ignore_unused_strides, refuses_or_conforms
 from conformance.judge import Judge
+from conformance.malformed import judge_malformed
 from conformance.merges import judge_merge
 from conformance.metadata import judge_metadata
 from conformance.plans import judge_plan
@@ -30,14 +32,29 @@ ASKS: dict[str, Ask] = {
     "rows": lambda judge, case: judge_rows(judge, case.site, case.context, case.kv_cache_dtype),
     "start": judge_start,
 }
-OF_A_CLAUSE: dict[str, Callable[[Judge, str, Any], None]] = {"refusal": judge_refusal, "message": judge_message}
+ASKS_ABOUT: dict[str, Callable[[Judge, str, Any], None]] = {
+    "refusal": judge_refusal,
+    "message": judge_message,
+    "malformed": judge_malformed,
+    "misaligned": lambda judge, argument, case: refuses_or_conforms(judge, case, argument),
+    "strides": must_ignore_unused_strides,
+}
+"""Questions of two parts, such as "refusal SERVE-3" and "malformed dst int32"."""
+
+NOT_SHRUNK = ("malformed",)
+"""Questions whose case stays as it is: smaller, a malformed call may be one that a target need not refuse."""
 
 
 def ask_of(question: str) -> Ask | None:
-    """What judges a case under that name, "gather", or "refusal SERVE-3"; None for a name that is none."""
+    """Return the judge of a question such as "gather" or "refusal SERVE-3". Return None for an unknown one."""
     if question in ASKS:
         return ASKS[question]
-    name, _, clause = question.partition(" ")
-    if name in OF_A_CLAUSE:
-        return lambda judge, case: OF_A_CLAUSE[name](judge, clause, case)
+    name, _, about = question.partition(" ")
+    if name in ASKS_ABOUT:
+        return lambda judge, case: ASKS_ABOUT[name](judge, about, case)
     return None
+
+
+def may_shrink(question: str) -> bool:
+    """Return whether a smaller case answers the same question."""
+    return question.partition(" ")[0] not in NOT_SHRUNK

@@ -31,7 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help=f"where to write a fixture for each failure ({FOLDER}); an empty name writes none",
     )
-    group.addoption("--dump-limit", type=_limit, default=MOST, metavar="N", help=f"fixtures that a run writes ({MOST})")
+    group.addoption(
+        "--dump-limit",
+        type=_limit,
+        default=MOST,
+        metavar="N",
+        help=f"fixtures that a run writes ({MOST}), at most an eighth of them, and at least one, of one clause",
+    )
 
 
 def _limit(text: str) -> int:

@@ -47,11 +47,6 @@ class Flickers(NumpyTarget):
         Flickers.calls += 1
         if Flickers.calls % 17 == 0:
             dst[:1, 3] ^= 1
-
-
-    @memory.setter
-    def memory(self, value):
-        pass
 """
 
 

@@ -33,7 +33,14 @@ def facts_of(fixture: Fixture, most: int, without: Sequence[str] = ()) -> list[F
     others = [name for name in about if name not in (*NAMES, *APART)][:MOST]
     named = [name for name in (*NAMES, *others) if name in about and name not in without]
     told = [(plain(LABELS.get(name, name), 60), in_words(about[name], most)) for name in named]
-    return [("operator", operator_in_words(fixture)), *((name, words) for name, words in told if words)]
+    known = [("operator", operator_in_words(fixture)), ("malformed", _change(fixture))]
+    return [(name, words) for name, words in (*known, *told) if words]
+
+
+def _change(fixture: Fixture) -> str:
+    """Return what makes a call malformed, "" for a legal one."""
+    kind, _, change = str(fixture.about.get("question", "")).partition(" ")
+    return f"{plain(change, 80)}; all else as the case says" if kind == "malformed" else ""
 
 
 def operator_in_words(fixture: Fixture) -> str:
