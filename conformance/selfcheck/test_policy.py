@@ -130,8 +130,13 @@ def test_a_waiver_covers_its_clause_its_target_and_its_tests_until_its_day(waive
 
 
 @pytest.mark.parametrize("verdict", [DIFFERS, CRASHED])
-def test_what_differs_or_crashes_is_never_waived(verdict: str) -> None:
-    assert gate(GOOD, replace(NOT, verdict=verdict), waivers=(WAIVER,)).verdict == verdict
+def test_what_differs_or_crashes_is_never_waived_and_whoever_tried_is_told(verdict: str) -> None:
+    run = gate(GOOD, replace(NOT, verdict=verdict), waivers=(WAIVER,))
+    assert run.verdict == verdict
+    assert (
+        "waiver 1 (GATHER-1, target x) lets nothing stand that differs or crashed, as 1 of its tests did"
+        in run.reasons()
+    )
 
 
 def test_a_missing_receipt_can_be_waived() -> None:
