@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.evidence import Evidence, Pair
+from conformance.faults.defects import find_defect
 from conformance.generation import Geometry, realize
 from conformance.judge import Crashed, Differs, Judge
 from conformance.merge_generation import mixed
@@ -20,6 +21,7 @@ from conformance.selfcheck.running import gate
 from conformance.selfcheck.two_defects import (
     ANY_GRID,
     LARGE,
+    NO_BLOCKS,
     TwoDefects,
     empty_any_grid,
     empty_grid,
@@ -30,11 +32,14 @@ from conformance.selfcheck.two_defects import (
     last_row_left,
     raises,
 )
+from conformance.targets.base import Target
+from conformance.write_extremes import far_of
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write
 from conformance.writes import judge_write
 from fixtures.placement import POISONS
 from fixtures.store import Fixture, load
+from fixtures.write_cases import is_huge
 
 GATHER = realize(Geometry(4, (20, 21), (3, 1)), seed=1)
 WRITE = realize_write(Slots(40, 4, skipped=1), 1)
@@ -49,7 +54,7 @@ TARGETS = {
 }
 
 
-def small_of(target: TwoDefects, judging: Callable[[Judge, Any], None], case: Any, folder: Path) -> Fixture:
+def small_of(target: Target, judging: Callable[[Judge, Any], None], case: Any, folder: Path) -> Fixture:
     """Return the smaller fixture that a failure on a case leaves."""
     judge = Judge(target, ["GATHER-3"])
     with pytest.raises((Differs, Crashed)) as caught:
@@ -69,6 +74,20 @@ def test_a_write_does_not_shrink_to_another_defect(tmp_path: Path) -> None:
     target = TARGETS["a difference, and a crash on no row"]
     small = small_of(target, judge_write, WRITE, tmp_path)
     assert small.case.tokens == LARGE + 1 and small.about["message"].startswith("GATHER-3  differs")
+
+
+def test_a_write_beyond_two_gib_stays_beyond(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    target = find_defect("write-offset-in-32-bits").target()
+    write = target.concat_and_cache_mla
+
+    def crashing(**call: Any) -> None:
+        if not len(call["slot_mapping"]):
+            raise RuntimeError(NO_BLOCKS)
+        write(**call)
+
+    monkeypatch.setattr(target, "concat_and_cache_mla", crashing)
+    small = small_of(target, judge_write, far_of("nvfp4_ds_mla")[0], tmp_path)
+    assert small.case.tokens and is_huge(small.case)
 
 
 def test_a_gate_leaves_a_small_case_that_replays_with_the_same_verdict(tmp_path: Path) -> None:

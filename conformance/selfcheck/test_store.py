@@ -17,7 +17,7 @@ from conformance.selfcheck.storing import lies_alike, stored
 from conformance.strategies import gather_cases, twin_cases
 from fixtures.cases import Arrangement, GatherCase
 from fixtures.placement import is_huge, place
-from fixtures.store import BadFixture, Fixture, load, name_of, save
+from fixtures.store import BadFixture, Fixture, clause_in, load, name_of, save
 from fixtures.stored_rows import MOST_ROWS, digest, sparse_rows
 from reference.records import GENERIC, NVFP4_DS_MLA, RecordLayout
 
@@ -163,6 +163,24 @@ def test_a_name_is_that_of_the_failure_whenever_it_happens() -> None:
     others.append(Fixture(replace(CASE, records=CASE.records ^ np.uint8(1)), about=ABOUT))
     assert len({name, *map(name_of, others)}) == 5
     assert name.startswith("gather-") and name.endswith(".safetensors")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "clause"),
+    [
+        (["GATHER-11", "PAGE-1"], "GATHER-11"),
+        ([], ""),
+        (None, ""),
+        (5, ""),
+        (["../A-1"], ""),
+        (["A-1\n"], ""),
+        ([["A-1"]], ""),
+    ],
+)
+def test_a_name_holds_the_first_clause_if_it_is_one(clauses: object, clause: str) -> None:
+    name = name_of(Fixture(CASE, about={"clauses": clauses}))
+    assert clause_in(name) == clause and name.startswith(f"gather-{clause}")
+    assert "/" not in name and "\n" not in name
 
 
 def test_a_failure_to_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
