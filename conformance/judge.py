@@ -18,6 +18,7 @@ from conformance.faults.explanation import Explanation, NotLookedInto
 from conformance.observe import Observation, TargetError, observe, patterns, wrong_elements
 from conformance.patience import PATIENCE
 from conformance.targets.base import GATHERS, Target
+from conformance.targets.taken import Unusable
 from fixtures.cases import GatherCase
 from reference.gather import gather, gather_and_maybe_dequant_cache
 from reference.scalars import Bf16Bits
@@ -188,7 +189,11 @@ class Judge:
         """Raise Unsupported for a capability the target does not claim, NotJudged for one it cannot show here."""
         if capability not in self.target.capabilities:
             raise Unsupported(f"target {self.target.name} lacks {capability}")
-        if hindrance := self.target.hindrance(capability):
+        try:
+            hindrance = self.target.hindrance(capability)
+        except Unusable as reason:
+            raise Crashed(self.text("crashed", [str(reason)])) from reason
+        if hindrance:
             raise NotJudged(f"{capability}: {hindrance}")
 
     def compare(self, case: GatherCase, expected: Bf16Bits, seen: Observation) -> None:

@@ -81,7 +81,7 @@ def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, A
         pending.take()  # what was there before is not this call's
     try:
         with _around(target):
-            operator(**arguments)
+            operator(**{name: _handed(value) for name, value in arguments.items()})
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out of a verdict
@@ -93,6 +93,11 @@ def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, A
     tally.note(target, getattr(operator, "__name__", ""), arguments)
     if left:
         raise LeftPending(f"the call returned and left a CUDA error pending: {left} (DEVICE-10)")
+
+
+def _handed(value: Any) -> Any:
+    """A new array object over the same memory: what a target does to the object itself reaches nobody else."""
+    return value[...] if hasattr(value, "shape") and not isinstance(value, np.generic) else value
 
 
 Around = Callable[[Target], AbstractContextManager[None]]

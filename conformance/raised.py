@@ -7,7 +7,9 @@ from pathlib import Path
 
 from conformance.spec import SPEC
 
-MOST_FRAMES = 4
+MOST_FRAMES, MOST_LINES, MOST_TEXT = 4, 40, 4000
+"""How much is told of an exception: frames, and lines and characters of its text."""
+
 OWN = tuple(f"{SPEC.parent / folder}/" for folder in ("conformance", "reference", "kernels", "fixtures"))
 """Where the suite's own code lies, whose frames tell nobody what is wrong with a target."""
 
@@ -20,6 +22,8 @@ def told(error: BaseException) -> str:
         said = str(error)
     except Exception as problem:
         said = f"its text cannot be made ({type(problem).__name__})"
+    if len(said) > MOST_TEXT or said.count("\n") > MOST_LINES:
+        said = "\n".join(said[:MOST_TEXT].split("\n")[:MOST_LINES]) + f" ... ({len(said):,} characters)"
     return writable(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread
 import faulthandler
 import os
 import subprocess
 import sys
+import threading
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,6 +35,7 @@ MOMENT = 5.0
 
 ALONE = pytest.StashKey[bool]()
 TRACES = pytest.StashKey[TemporaryDirectory[str]]()
+CODE, THREADS = pytest.StashKey[int](), pytest.StashKey[Set[threading.Thread]]()
 FRUITLESS, DIED_LAST = pytest.StashKey[int](), pytest.StashKey[Any]()
 
 
@@ -61,6 +64,7 @@ def _seconds(text: str) -> float:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Put a target that may die into a worker's process, and let workers be replaced as often as need be."""
+    config.stash[THREADS] = _threads()
     if hasattr(config, "workerinput") or not hasattr(config.option, "numprocesses"):
         return
     option = config.option
@@ -117,11 +121,37 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["may_retire"] = config.option.dist == "load"
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave nothing behind."""
+    """Leave nothing behind, nor wait for threads of a target that do not end."""
     PATIENCE.end()
     if TRACES in config.stash:
         config.stash[TRACES].cleanup()
+    if CODE in config.stash and (left := [each for each in _threads() - config.stash[THREADS] if _goes_on(each)]):
+        names = ", ".join(sorted(each.name for each in left))
+        print(f"gate: threads that a target has started do not end ({names}): the process ends without them")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(config.stash[CODE])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Note the exit code."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[CODE] = int(session.exitstatus)
+
+
+def _threads() -> Set[threading.Thread]:
+    """The threads that Python waits for when it ends, but for those of pools, which it tells to end."""
+    pooled = getattr(concurrent.futures.thread, "_threads_queues", {})
+    others = {threading.main_thread(), *pooled}
+    return {each for each in threading.enumerate() if not each.daemon and each not in others}
+
+
+def _goes_on(thread: threading.Thread) -> bool:
+    thread.join(MOMENT)
+    return thread.is_alive()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -14,9 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
-from conformance.targets.models import NumpyTarget
+from conformance.judge import Differs, NotJudged, Unsupported
+from conformance.targets.base import GATHER, OPERATORS, Target
+from conformance.targets.models import NumpyTarget, TorchTarget
 from conformance.targets.taken import ATTRIBUTES
+
+GATHER_OPERATOR = OPERATORS[GATHER]
 
 
 class _Text(str):
@@ -129,19 +134,67 @@ FINE = {
 """Of the product, what a target may say."""
 
 
+GATHER_RAISES: dict[str, BaseException] = {
+    "unshowable": type("Odd", (Exception,), {"__str__": _Unshowable.__repr__, "__repr__": _Unshowable.__repr__})(),
+    "surrogate": ValueError("/home/\udc80\x00\x1b[31m"),
+    "huge": ValueError("x" * 10_000_000),
+    "lines": ValueError("a line\n" * 100_000),
+    "group": ExceptionGroup("several", [ValueError("a"), KeyError("b")]),
+    "generator_exit": GeneratorExit(),
+    "system_exit": SystemExit(0),
+    "stop_iteration": StopIteration(3),
+    "assertion": AssertionError("mine"),
+    "failed": pytest.fail.Exception("no"),
+    "skipped": pytest.skip.Exception("not today"),
+    "xfailed": pytest.xfail.Exception("expected"),
+    "exit": pytest.exit.Exception("bye", returncode=0),
+    "not_judged": NotJudged("its own word"),
+    "unsupported": Unsupported("its own word"),
+    "conforms": Differs("its own word"),
+}
+"""What its gather raises on every call: each is a crash, in a few lines."""
+
+
+def _replaces(self: Any, src_cache: Any, dst: Any, *arguments: Any, **named: Any) -> None:
+    new = dst.clone()
+    TorchTarget.cp_gather_and_upconvert_nvfp4_kv_cache(self, src_cache, new, *arguments, **named)
+    dst.data = new
+
+
+def _reshapes(self: Any, src_cache: Any, dst: Any, *arguments: Any, **named: Any) -> None:
+    dst.shape = (-1,)
+
+
+def _locks(self: Any, src_cache: Any, dst: Any, *arguments: Any, **named: Any) -> None:
+    dst.flags.writeable = False
+
+
+GATHER_DOES: dict[str, tuple[type[Target], Callable[..., None]]] = {
+    "replaces": (TorchTarget, _replaces),
+    "reshapes": (NumpyTarget, _reshapes),
+    "locks": (NumpyTarget, _locks),
+}
+"""What its gather does to dst as an object instead of writing to its memory."""
+
+
 def product() -> list[str]:
     """Return the names of all targets with a wrong attribute or answer."""
     attributes = [f"{at}_{value}" for at in ATTRIBUTES for value in (*VALUES, *RAISED)]
     return [*attributes, *(f"{answer}_{value}" for answer in ANSWERS for value in (*VALUES, *RAISED))]
 
 
-def __getattr__(name: str) -> type[NumpyTarget]:
+def __getattr__(name: str) -> type[Target]:
     if name.startswith("receipt_"):
         what = name.removeprefix("receipt_")
         if what in RAISED:
             return type(name, (NumpyTarget,), {"receipt": RAISED[what]})
         told = GOOD_RECEIPTS[what] if what in GOOD_RECEIPTS else BAD_RECEIPTS[what]
         return type(name, (NumpyTarget,), {"receipt": lambda self: told})
+    kind, _, what = name.partition("_")
+    if kind == "raises":
+        return type(name, (NumpyTarget,), {GATHER_OPERATOR: _raising(GATHER_RAISES[what])})
+    if kind == "does":
+        return type(name, GATHER_DOES[what][:1], {GATHER_OPERATOR: GATHER_DOES[what][1]})
     for place in (*ATTRIBUTES, *ANSWERS):
         value = name.removeprefix(f"{place}_")
         if value != name and value in VALUES | RAISED:

@@ -93,6 +93,37 @@ def test_a_target_that_differs_is_red_whatever_its_receipt(tmp_path: Path) -> No
     assert "differs: 2 clauses, 1 tests, 1 cases" in said and "no case was compared" not in said
 
 
+@WORKERS
+def test_whatever_a_gather_raises_or_does_to_its_arguments_is_its_verdict(workers: str, tmp_path: Path) -> None:
+    raising = [f"{ME}raises_{name}" for name in handed_over.GATHER_RAISES]
+    doing = [f"{ME}does_{name}" for name in handed_over.GATHER_DOES]
+    targets = [word for name in (*raising, *doing) for word in ("--target", name)]
+    line = (TEST, "-n", workers, "-k", "rope_byte_reads", "--dump-dir", str(tmp_path / "dumps"), "--examples=")
+    said, report = judged(tmp_path, *line, *targets, code=1)
+    found = {each["name"]: each["verdict"] for each in cast(list[dict[str, str]], report["targets"])}
+    assert found == dict.fromkeys(raising, "crashed") | dict.fromkeys(doing, "differs")
+    assert len(said) < 60_000
+
+
+def test_threads_that_do_not_end_do_not_keep_the_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "import threading\nfrom conformance.targets.models import NumpyTarget\n"
+        "class T(NumpyTarget):\n    def __init__(self):\n        super().__init__()\n"
+        "        threading.Thread(target=threading.Event().wait, name='pump').start()\n"
+    )
+    line = (TEST, "-n0", "-k", "rope_byte_reads", "--target", "theirs:T")
+    said, _ = judged(tmp_path, *line, code=0, PYTHONPATH=str(tmp_path))
+    assert "threads that a target has started do not end (pump)" in said
+
+
+def test_a_module_that_goes_elsewhere_takes_no_paths_along(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(
+        "import os\nfrom conformance.targets.models import NumpyTarget as T\nos.chdir('/')\n"
+    )
+    line = (TEST, "-n2", "-k", "rope_byte_reads", "--target", "theirs:T")
+    judged(tmp_path, *line, code=0, PYTHONPATH=str(tmp_path))
+
+
 MODULES = {
     "syntax": ("def f(:\n", 4, "SyntaxError: "),
     "exits": ("raise SystemExit(0)\n", 4, "SystemExit: 0"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,6 +117,7 @@ def _foreign(load: Callable[[], Callable[[], object]], name: str) -> Target:
     def refuse(status: int) -> None:
         raise SystemExit(f"it would end this process with status {status}")
 
+    here = os.getcwd()
     try:
         with patch("os._exit", refuse), _speaking():  # by which a run would end without a word
             target = load()()
@@ -123,6 +125,8 @@ def _foreign(load: Callable[[], Callable[[], object]], name: str) -> Target:
         raise
     except BaseException as error:  # SystemExit and pytest's own are no way out
         raise UnknownTarget(f"--target is {name!r}, but {located(error)}") from error
+    finally:
+        os.chdir(here)  # paths on the command line and of tests are relative to it
     if not isinstance(target, Target):
         raise UnknownTarget(f"--target is {name!r}, which is no conformance.targets.base.Target")
     try:
