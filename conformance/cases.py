@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
-from conformance.generation import Geometry, realize
-from conformance.records import every_triple, token_unique
+from conformance.generation import SPECIAL_BYTES, Geometry, realize
+from conformance.records import every_triple, magnitudes, one_hot, token_unique, uniform_fields
 from fixtures.cases import Arrangement, GatherCase
 
 Named = Callable[[], GatherCase | list[GatherCase]]
@@ -42,11 +42,23 @@ def with_records(case: GatherCase, records_by_row: np.ndarray) -> GatherCase:
     return replace(case, records=records)
 
 
-def rows_of(records: np.ndarray, origin: str, block_size: int = 64, starts: tuple[int, ...] = (3, 70, 0)) -> GatherCase:
-    """A case whose row t reads records[t], over up to three requests with unaligned starts."""
+UNALIGNED = (3, 70, 0)
+"""Starts of three requests, two of them within a block of 64."""
+
+
+def rows_of(records: np.ndarray, origin: str, starts: tuple[int, ...] | None = None) -> GatherCase:
+    """Return a case whose row t reads records[t], over up to three requests, without seq_starts by default."""
     count = len(records)
     lengths = (count - count // 2 - count // 5, count // 2, count // 5)
-    return with_records(realize(Geometry(block_size, lengths, starts), seed=0, origin=origin), records)
+    return with_records(realize(Geometry(64, lengths, starts), seed=0, origin=origin), records)
+
+
+def without_starts(cases: Sequence[GatherCase]) -> list[GatherCase]:
+    """Return the cases without seq_starts, for which any table is wide enough that was so before."""
+    return [
+        case if case.seq_starts is None else replace(case, seq_starts=None, origin=f"{case.origin}, no seq_starts")
+        for case in cases
+    ]
 
 
 def starts_end_at_the_last_column() -> GatherCase:
@@ -122,8 +134,8 @@ def a_short_table_for_a_clamped_table() -> GatherCase:
 
 
 def requests_without_rows() -> list[GatherCase]:
-    """Requests of no length first, in the middle, last, several in a row, and all."""
-    shapes = ((0, 5, 3), (5, 0, 3), (5, 3, 0), (0, 0, 4), (4, 0, 0), (0, 4, 0, 0, 2, 0), (0, 0, 0))
+    """Requests of no length first, in the middle, last, and several in a row."""
+    shapes = ((0, 5, 3), (5, 0, 3), (5, 3, 0), (0, 0, 4), (4, 0, 0), (0, 4, 0, 0, 2, 0))
     return [
         realize(Geometry(4, lengths, tuple(range(1, len(lengths) + 1))), 12, origin=f"lengths {lengths}")
         for lengths in shapes
@@ -146,18 +158,16 @@ def records_above_two_gib() -> list[GatherCase]:
     farther = Arrangement(cache_block_slack=(1 << 32) + 16)
     slots = Arrangement(cache_block_slack=(1 << 31) + 16, slots_outermost=True)
     return [
-        realize(Geometry(2, (5,), (1,), table="ascending", arrangement=far), 13, origin="tokenspeed 501"),
-        realize(
-            Geometry(2, (3,), (1,), table="ascending", arrangement=farther), 13, origin="a block stride above 2^32"
-        ),
-        realize(Geometry(3, (5,), (1,), table="ascending", arrangement=slots), 13, origin="a record stride above 2^31"),
+        realize(Geometry(2, (5,), table="ascending", arrangement=far), 13, origin="tokenspeed 501"),
+        realize(Geometry(2, (3,), table="ascending", arrangement=farther), 13, origin="a block stride above 2^32"),
+        realize(Geometry(3, (5,), table="ascending", arrangement=slots), 13, origin="a record stride above 2^31"),
     ]
 
 
 def records_above_two_gib_of_a_packed_cache() -> GatherCase:
     """tokenspeed 501 as reported: record 6,100,806 of a packed cache; and numbers that are no float32."""
     numbers = np.array([3, 6_100_805, 6_100_806, 12_201_612, (1 << 24) - 1, (1 << 24) + 1], np.int32)
-    near = realize(Geometry(1, (5, 1), (0, 0), table="ascending"), 17, origin="tokenspeed 501, packed")
+    near = realize(Geometry(1, (5, 1), table="ascending"), 17, origin="tokenspeed 501, packed")
     held = np.array([[4, 0, 2, 1, 3], [5, 0, 0, 0, 0]])
     return replace(near, records=near.records[:6].copy(), block_table=numbers[held], block_numbers=numbers)
 
@@ -165,15 +175,13 @@ def records_above_two_gib_of_a_packed_cache() -> GatherCase:
 def rows_above_two_gib() -> GatherCase:
     """The same on the other side: rows of dst just above 2^31 and 2^32 bytes."""
     far = Arrangement(dst_row_slack=1 << 30)
-    return realize(Geometry(2, (3,), (1,), arrangement=far), 14, origin="dst rows above 2^31 bytes")
+    return realize(Geometry(2, (3,), arrangement=far), 14, origin="dst rows above 2^31 bytes")
 
 
 def table_above_two_gib() -> GatherCase:
     """And in the table: requests whose entries lie above 2^31 and 2^32 bytes."""
     far = Arrangement(table_row_slack=HALF_GIB)
-    return realize(
-        Geometry(2, (3, 2, 4), (1, 0, 1), table="ascending", arrangement=far), 15, origin="table rows above 2^31 bytes"
-    )
+    return realize(Geometry(2, (3, 2, 4), table="ascending", arrangement=far), 15, origin="table rows above 2^31 bytes")
 
 
 def strided_gather(how: Arrangement) -> GatherCase:
@@ -185,6 +193,15 @@ def strided_gather(how: Arrangement) -> GatherCase:
 def the_proof() -> GatherCase:
     """Every (position, latent byte, scale byte) and every (position, RoPE byte) in one gather of 65,536 rows."""
     return rows_of(every_triple(), "every triple")
+
+
+VALUES = {
+    "every triple": every_triple,
+    "one-hot walk": one_hot,
+    "magnitudes": magnitudes,
+    "uniform fields": lambda: uniform_fields([byte for byte, _ in SPECIAL_BYTES]),
+}
+"""The records that READ's tests read."""
 
 
 def cases_of(named: Named) -> list[GatherCase]:
@@ -213,3 +230,11 @@ NAMED: tuple[Named, ...] = (
     block_boundaries,
 )
 """One row of SPEC.md or of the reports each; the huge ones are judged apart."""
+
+ABOUT_STARTS: tuple[Named, ...] = (
+    starts_end_at_the_last_column,
+    many_short_requests_beside_a_far_start,
+    second_chunk_of_an_unaligned_budget,
+    an_unaligned_start_for_a_clamped_table,
+)
+"""Those of them that are nothing unusual without starts."""

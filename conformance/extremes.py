@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.cases import STRIDED, Named
+from conformance.cases import STRIDED, Named, without_starts
 from conformance.generation import Geometry, realize
 from fixtures.cases import Arrangement, GatherCase, packed_starts
 
@@ -25,11 +25,6 @@ def far_tokens(block_size: int, start: int, count: int) -> GatherCase:
     table[0, :2] = near.block_table[0, :2]
     table[1, first:] = near.block_table[1, : last - first + 1]
     return replace(near, block_table=table, seq_starts=np.array([0, start], np.int32))
-
-
-def without_starts(cases: list[GatherCase]) -> list[GatherCase]:
-    """The same cases with seq_starts of none, for which any table is wide enough that was so before."""
-    return [replace(case, seq_starts=None, origin=f"{case.origin}, no seq_starts") for case in cases]
 
 
 def tokens_beyond_16_and_20_bits() -> list[GatherCase]:
@@ -135,3 +130,9 @@ EXTREMES: tuple[Named, ...] = (
     large_and_odd_blocks,
     wide_tables,
 )
+
+FAR_TOKENS: tuple[Named, ...] = (tokens_beyond_16_and_20_bits, tokens_beyond_float32, tokens_beyond_int32)
+"""Those of them that are nothing unusual without starts."""
+
+OF_ROWS: tuple[Named, ...] = (many_rows,)
+"""Those of them that starts change nothing about, and that take long."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -124,3 +124,11 @@ def _bytes(shape: tuple[int, ...], kind: Bytes, random: Random) -> npt.NDArray[n
     drawn = random.bytes(shape)
     special = np.array([byte for byte, _ in SPECIAL_BYTES], np.uint8)
     return special[drawn % len(special)] if kind == "special" else drawn
+
+
+def without_nan(case: GatherCase) -> GatherCase:
+    """Return the case of nvfp4_ds_mla with a number in place of each scale and RoPE byte that is NaN."""
+    records, layout = case.records.copy(), case.layout
+    part = records[..., layout.rope.offset : layout.scales.end]
+    part[(part & 0x7F) == 0x7F] ^= 0x40
+    return replace(case, records=records)

@@ -105,7 +105,7 @@ GENERIC_EXTREMES = (*(named for named in EXTREMES if named not in (many_rows, ma
 
 
 def _rows_of(records: npt.NDArray[np.uint8], layout: RecordLayout, origin: str) -> GatherCase:
-    """A case whose row t reads records[t], over three requests with unaligned starts."""
+    """Return a case whose row t reads records[t], over three requests without seq_starts."""
     count = len(records)
     lengths = (count - count // 2 - count // 5, count // 2, count // 5)
-    return with_records(over(realize(Geometry(64, lengths, (3, 70, 0)), 0, origin=origin), layout), records)
+    return with_records(over(realize(Geometry(64, lengths), 0, origin=origin), layout), records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -144,6 +144,8 @@ class Judge:
     count: Count = field(default_factory=Count)
     asked: tuple[str, Any] | None = None
     before: Callable[[str, Any], None] | None = None
+    left_out: list[str] = field(default_factory=list)
+    """What random cases were drawn without, since tests of its own show that the target lacks it."""
 
     @contextmanager
     def on(self, question: str, case: Any) -> Iterator[None]:
@@ -173,6 +175,10 @@ class Judge:
                 raise self.crashed(case, error) from error
             self.compare(case, expected, seen)
         self.count.add(case.num_rows, expected.size)
+
+    def served(self, case: GatherCase) -> GatherCase:
+        """Return the case without its starts if the target claims none: for tests that are not about starts."""
+        return case if needed_by(case) in self.target.capabilities else replace(case, seq_starts=None)
 
     def rows(self, case: GatherCase) -> Bf16Bits:
         """The rows that the target gathers, uint16 [T, 576], once it has been judged on the case."""

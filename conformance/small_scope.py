@@ -23,6 +23,7 @@ from reference.reading import read_records
 from reference.records import NVFP4_DS_MLA, RecordLayout
 
 MOST = 4  # the largest length and the largest start
+MOST_REQUESTS = 4  # of a gather without starts
 
 Starts = tuple[int, ...] | None
 
@@ -83,13 +84,32 @@ PARTS = [Part(1), Part(2), *(Part(3, number, 5) for number in range(5))]
 
 
 def batches(block_size: int, part: Part, layout: RecordLayout = NVFP4_DS_MLA, most: int = MOST) -> Iterator[Batch]:
-    """Yield all lengths and starts from 0 to `most`, or no starts, of a part: a batch for each list of lengths."""
-    requests = part.requests
-    geometry = Geometry(block_size, (2 * most,) * requests)
-    case = over(realize(geometry, seed=block_size * 10 + requests), layout)
-    every: list[Starts] = [None, *product(range(most + 1), repeat=requests)]
+    """Yield the gathers of a part that have a row, of all starts from 0 to `most`: a batch for each list of lengths."""
+    case, requests = _case(block_size, part.requests, layout, most), part.requests
+    starts = tuple(product(range(most + 1), repeat=requests))
     for lengths in islice(product(range(most + 1), repeat=requests), part.number, None, part.parts):
-        yield Batch(case, (lengths,) * len(every), tuple(every))
+        if any(lengths):
+            yield Batch(case, (lengths,) * len(starts), starts)
+
+
+def without_starts(block_size: int, requests: int, layout: RecordLayout = NVFP4_DS_MLA, most: int = MOST) -> Batch:
+    """Return all lengths from 0 to `most`, with a row at least, without starts."""
+    lengths = tuple(product(range(most + 1), repeat=requests))[1:]
+    return Batch(_case(block_size, requests, layout, most), lengths, (None,) * len(lengths))
+
+
+def without_rows(
+    block_size: int, with_starts: bool, layout: RecordLayout = NVFP4_DS_MLA, most: int = MOST
+) -> Iterator[Batch]:
+    """Yield the gathers of one to three requests that have no row, with all starts from 0 to `most` or with none."""
+    for requests in (1, 2, 3):
+        starts = tuple(product(range(most + 1), repeat=requests)) if with_starts else (None,)
+        yield Batch(_case(block_size, requests, layout, most), ((0,) * requests,) * len(starts), starts)
+
+
+def _case(block_size: int, requests: int, layout: RecordLayout, most: int) -> GatherCase:
+    """Return a case with blocks for `most` tokens of each request behind a start of `most`."""
+    return over(realize(Geometry(block_size, (2 * most,) * requests), seed=block_size * 10 + requests), layout)
 
 
 def judge_batch(judge: Judge, batch: Batch) -> None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 from hypothesis import strategies as st
 
-from conformance.generation import Geometry, realize
+from conformance.features import (
+    NAN,
+    OTHER_T,
+    REQUESTS_WITHOUT_ROWS,
+    SKIPPED,
+    SPARE_ENTRIES,
+    SPARE_TOKENS,
+    STRIDES,
+)
+from conformance.generation import Bytes, Geometry, realize, without_nan
 from conformance.generics import SCALES, over, with_spare_rows
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write
@@ -15,6 +25,9 @@ from fixtures.cases import Arrangement, GatherCase
 from fixtures.placement import signature
 from fixtures.write_cases import WriteArrangement, WriteCase
 from reference.records import RecordLayout
+
+Rows = Literal["any", "some", "none"]
+"""Whether a drawn call has something to do: either, always, or never."""
 
 BLOCK_SIZES = (1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 48, 64)
 _UNIT = 16  # bytes: the alignment of SPEC.md's contract
@@ -42,29 +55,60 @@ def arrangements() -> st.SearchStrategy[Arrangement]:
     )
 
 
+def gather_arrangements(leave_out: frozenset[str]) -> st.SearchStrategy[Arrangement]:
+    """Draw arrangements without the features that are left out."""
+    if STRIDES in leave_out:
+        spare = st.sampled_from((0, 1, 3))
+        drawn = st.builds(Arrangement, spare_requests=spare)
+    else:
+        drawn = st.just(Arrangement()) | arrangements()
+    return drawn.map(lambda how: replace(how, spare_requests=0)) if SPARE_ENTRIES in leave_out else drawn
+
+
 @st.composite
-def geometries(draw: st.DrawFn, with_starts: bool) -> Geometry:
-    """Up to eight requests, with and without rows, in every order."""
+def geometries(
+    draw: st.DrawFn, with_starts: bool, rows: Rows = "any", leave_out: frozenset[str] = frozenset()
+) -> Geometry:
+    """Draw up to eight requests, with and without rows, in every order."""
     block_size = draw(st.sampled_from(BLOCK_SIZES))
-    lengths = draw(st.lists(counts(block_size), min_size=1, max_size=8))
+    length = st.just(0) if rows == "none" else counts(block_size)
+    if REQUESTS_WITHOUT_ROWS in leave_out:
+        length = length.map(lambda drawn: max(1, drawn))
+    lengths = draw(st.lists(length, min_size=0 if rows == "none" else 1, max_size=8))
     starts = draw(st.lists(counts(block_size), min_size=len(lengths), max_size=len(lengths))) if with_starts else None
-    return Geometry(
+    more = (0, -1) if rows == "none" else (0,) if OTHER_T in leave_out else (0, 0, 0, 1, 5, -1, -3)
+    geometry = Geometry(
         block_size=block_size,
         lengths=tuple(lengths),
         starts=None if starts is None else tuple(starts),
-        extra_rows=draw(st.sampled_from((0, 0, 0, 1, 5, -1, -3))),
+        extra_rows=draw(st.sampled_from(more)),
         extra_columns=draw(st.integers(0, 2)),
         extra_blocks=draw(st.integers(0, 3)),
         table=draw(st.sampled_from(("scattered", "ascending", "shared"))),
-        arrangement=draw(st.just(Arrangement()) | arrangements()),
+        arrangement=draw(gather_arrangements(leave_out)),
     )
+    # What has no row at all is for a test of its own, and so is a request that has lost its only one.
+    return replace(geometry, extra_rows=0) if _cut_too_short(geometry, rows, leave_out) else geometry
+
+
+def _cut_too_short(geometry: Geometry, rows: Rows, leave_out: frozenset[str]) -> bool:
+    if rows == "some" and not geometry.num_rows:
+        return True
+    return REQUESTS_WITHOUT_ROWS in leave_out and -geometry.extra_rows >= geometry.lengths[-1]
 
 
 @st.composite
-def gather_cases(draw: st.DrawFn, with_starts: bool) -> GatherCase:
-    """Legal cases; the seed of their bytes is drawn too."""
-    geometry = draw(geometries(with_starts))
-    return realize(geometry, draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(("uniform", "uniform", "special"))))
+def gather_cases(
+    draw: st.DrawFn, with_starts: bool, rows: Rows = "any", leave_out: frozenset[str] = frozenset()
+) -> GatherCase:
+    """Draw legal cases, with some row, without any or either, and without the features that are left out.
+
+    The seed of their bytes is drawn too.
+    """
+    geometry = draw(geometries(with_starts, rows, leave_out))
+    kind: Bytes = draw(st.sampled_from(("uniform", "uniform", "special")))
+    case = realize(geometry, draw(st.integers(0, 2**32 - 1)), kind)
+    return without_nan(case) if NAN in leave_out else case
 
 
 def scales() -> st.SearchStrategy[np.float32]:
@@ -73,9 +117,15 @@ def scales() -> st.SearchStrategy[np.float32]:
 
 
 @st.composite
-def twin_cases(draw: st.DrawFn, layout: RecordLayout, with_starts: bool) -> GatherCase:
-    """The same over records of another layout."""
-    case = over(draw(gather_cases(with_starts)), layout, draw(st.integers(0, 2**32 - 1)))
+def twin_cases(
+    draw: st.DrawFn,
+    layout: RecordLayout,
+    with_starts: bool,
+    rows: Rows = "any",
+    leave_out: frozenset[str] = frozenset(),
+) -> GatherCase:
+    """Draw the same over records of another layout."""
+    case = over(draw(gather_cases(with_starts, rows, leave_out)), layout, draw(st.integers(0, 2**32 - 1)))
     if not signature(layout).spare_rows:
         return case
     return with_spare_rows(replace(case, scale=draw(scales())), draw(st.sampled_from((0, 1, 7))))
@@ -97,14 +147,20 @@ def write_arrangements() -> st.SearchStrategy[WriteArrangement]:
 
 
 @st.composite
-def write_cases(draw: st.DrawFn, kv_cache_dtype: str) -> WriteCase:
-    """Legal writes of up to some dozen tokens; the seed of their numbers is drawn too."""
-    tokens = draw(st.integers(0, 40))
+def write_cases(
+    draw: st.DrawFn, kv_cache_dtype: str, rows: Rows = "any", leave_out: frozenset[str] = frozenset()
+) -> WriteCase:
+    """Draw legal writes of up to some dozen tokens, or of none; the seed of their numbers is drawn too."""
+    tokens = draw(st.integers(1 if rows == "some" else 0, 0 if rows == "none" else 40))
     slots = Slots(
         tokens,
         block_size=draw(st.sampled_from(BLOCK_SIZES)),
-        skipped=draw(st.integers(0, tokens)),
+        skipped=0 if SKIPPED in leave_out else draw(st.integers(0, tokens)),
         extra_blocks=draw(st.integers(0 if tokens else 1, 3)),
     )
     arrangement = draw(st.just(WriteArrangement()) | write_arrangements())
+    if STRIDES in leave_out:
+        arrangement = WriteArrangement(spare_tokens=arrangement.spare_tokens)
+    if SPARE_TOKENS in leave_out:
+        arrangement = replace(arrangement, spare_tokens=0)
     return realize_write(slots, draw(st.integers(0, 2**32 - 1)), kv_cache_dtype, arrangement)

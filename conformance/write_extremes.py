@@ -117,12 +117,18 @@ def one_token_of_one_record(form: str) -> WriteCase:
     return WriteCase(kv_c, k_pe, np.array([0]), 1, 1, form, arrangement=how, origin="strides that mean nothing")
 
 
-def no_blocks(form: str) -> list[WriteCase]:
-    """A cache without a block, for no token and for skipped ones."""
-    return [
-        WriteCase(*few_tokens(form, count, 20), np.full(count, -1, np.int64), 0, 4, form, origin="no blocks")
-        for count in (0, 3)
-    ]
+def no_blocks(form: str) -> WriteCase:
+    """A cache without a block, for skipped tokens."""
+    return _without_blocks(form, 3)
+
+
+def no_block_for_no_token(form: str) -> WriteCase:
+    """Return a write of no token to a cache without a block."""
+    return _without_blocks(form, 0)
+
+
+def _without_blocks(form: str, count: int) -> WriteCase:
+    return WriteCase(*few_tokens(form, count, 20), np.full(count, -1, np.int64), 0, 4, form, origin="no blocks")
 
 
 def scales_that_are_not_used(form: str) -> list[WriteCase]:

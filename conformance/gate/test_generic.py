@@ -46,7 +46,7 @@ def test_each_byte_of_a_record_alone_lands_in_its_element(judge: Judge, layout: 
 @pytest.mark.clause("TWIN-9")
 @pytest.mark.parametrize("layout", OF_BYTES, ids=named)
 def test_a_scale_may_be_without_a_dimension(judge: Judge, layout: RecordLayout) -> None:
-    case = over(realize(Geometry(4, (5, 2), (3, 1)), seed=1), layout)
+    case = over(realize(Geometry(4, (5, 2)), seed=1), layout)
     for scalar in (True, False):
         judge(replace(case, arrangement=replace(case.arrangement, scale_is_scalar=scalar)))
 
@@ -54,7 +54,7 @@ def test_a_scale_may_be_without_a_dimension(judge: Judge, layout: RecordLayout) 
 @pytest.mark.clause("TWIN-9")
 @pytest.mark.parametrize("layout", OF_BYTES, ids=named)
 def test_a_second_call_reads_its_scale_anew(judge: Judge, layout: RecordLayout) -> None:
-    case = over(realize(Geometry(4, (5, 2), (3, 1)), seed=1), layout)
+    case = over(realize(Geometry(4, (5, 2)), seed=1), layout)
     must_read_anew(judge, (case, replace(case, scale=np.float32(0.375))))
 
 
@@ -64,7 +64,7 @@ def test_a_second_call_reads_its_scale_anew(judge: Judge, layout: RecordLayout) 
 def test_a_row_is_that_request_s_whose_number_stands_in_token_to_seq(
     judge: Judge, layout: RecordLayout, seed: int
 ) -> None:
-    judge(uneven_requests(layout, seed))
+    judge(judge.served(uneven_requests(layout, seed)))
 
 
 @pytest.mark.clause("TWIN-7")
@@ -73,7 +73,7 @@ def test_a_row_is_that_request_s_whose_number_stands_in_token_to_seq(
 @pytest.mark.parametrize("spare", [0, 1, 5, 64, 1000])
 def test_rows_from_num_tokens_on_stay_as_they_were(judge: Judge, layout: RecordLayout, spare: int, slack: int) -> None:
     case = realize(Geometry(4, (5, 0, 9), (3, 1, 6), arrangement=Arrangement(dst_row_slack=slack)), seed=spare)
-    judge(with_spare_rows(over(case, layout), spare))
+    judge(judge.served(with_spare_rows(over(case, layout), spare)))
 
 
 @pytest.mark.clause("TWIN-5", "TWIN-7")

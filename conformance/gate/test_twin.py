@@ -24,6 +24,7 @@ from conformance.calls import (
 from conformance.cases import FAR, NAMED, STRIDED, Named, cases_of, records_above_two_gib, strided_gather
 from conformance.drawing import for_each
 from conformance.extremes import EXTREMES
+from conformance.features import broken_features_of_gathers
 from conformance.generation import Geometry, realize
 from conformance.generics import GENERIC_EXTREMES, over, rows_beyond_uint16, with_spare_rows
 from conformance.judge import Judge
@@ -114,11 +115,29 @@ def test_every_geometry_of_a_small_scope(
         small_scope.judge_batch(judge, batch)
 
 
+@pytest.mark.unsanitized
+@EACH
+@pytest.mark.parametrize("block_size", [1, 2, 3])
+def test_every_geometry_of_a_small_scope_without_starts(judge: Judge, layout: RecordLayout, block_size: int) -> None:
+    judge.need(GATHERS[layout.name][0])
+    for requests in (1, 2, 3):
+        small_scope.judge_batch(judge, small_scope.without_starts(block_size, requests, layout))
+
+
+@EACH
+@pytest.mark.parametrize("with_starts", [True, False], ids=["starts", "no starts"])
+def test_no_rows_of_a_small_scope_are_no_error(judge: Judge, layout: RecordLayout, with_starts: bool) -> None:
+    judge.need(GATHERS[layout.name][1 if with_starts else 0])
+    for block_size in (1, 2, 3):
+        for batch in small_scope.without_rows(block_size, with_starts, layout):
+            small_scope.judge_batch(judge, batch)
+
+
 @EACH_SANITIZED_ONCE
 @pytest.mark.parametrize("named", NAMED, ids=lambda named: named.__name__)
 def test_inputs_that_broke_real_kernels(judge: Judge, named: Named, layout: RecordLayout) -> None:
     for number, case in enumerate(cases_of(named)):
-        judge(over(case, layout, number))
+        judge(judge.served(over(case, layout, number)))
 
 
 @pytest.mark.long
@@ -126,27 +145,28 @@ def test_inputs_that_broke_real_kernels(judge: Judge, named: Named, layout: Reco
 @over_each(EXTREMES, GENERIC_EXTREMES)
 def test_magnitudes_that_outgrow_a_type_or_a_tile(judge: Judge, named: Named, layout: RecordLayout) -> None:
     for case in cases_of(named):
-        judge(over(case, layout))
+        judge(judge.served(over(case, layout)))
 
 
 @EACH_SANITIZED_ONCE
 @pytest.mark.parametrize("how", STRIDED.values(), ids=STRIDED)
 def test_strided_arrays_give_what_contiguous_ones_give(judge: Judge, how: Arrangement, layout: RecordLayout) -> None:
-    strided, plain = (judge.rows(over(strided_gather(arrangement), layout)) for arrangement in (how, CONTIGUOUS))
-    judge.same(strided, plain, "strided, and contiguous")
+    strided, plain = (judge.served(over(strided_gather(arrangement), layout)) for arrangement in (how, CONTIGUOUS))
+    judge.same(judge.rows(strided), judge.rows(plain), "strided, and contiguous")
 
 
 @EACH
 def test_one_row_of_the_table_may_serve_all_requests(judge: Judge, layout: RecordLayout) -> None:
     alike = Arrangement(table_is_broadcast=True)
-    judge(over(realize(Geometry(4, (5, 6, 7), (3, 1, 2), table="shared", arrangement=alike), seed=1), layout))
+    case = over(realize(Geometry(4, (5, 6, 7), (3, 1, 2), table="shared", arrangement=alike), seed=1), layout)
+    judge(judge.served(case))
 
 
 @EACH_SANITIZED_ONCE
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 32, 33, 127, 129])
 def test_every_row_is_written_and_nothing_else(judge: Judge, rows: int, layout: RecordLayout) -> None:
     case = realize(Geometry(4, (rows,), (3,), arrangement=Arrangement(dst_row_slack=8)), seed=rows)
-    judge(over(case, layout, rows))
+    judge(judge.served(over(case, layout, rows)))
 
 
 @EACH
@@ -175,7 +195,7 @@ def test_misaligned_memory_is_served_or_refused(
 ) -> None:
     least = np.dtype(layout.cache_dtype).itemsize if how.cache_shift else 0  # no array stands off its own type
     shifted = replace(how, cache_shift=max(how.cache_shift, least))
-    refuses_or_conforms(judge, replace(over(good_call(), layout), arrangement=shifted), argument)
+    refuses_or_conforms(judge, judge.served(replace(over(good_call(), layout), arrangement=shifted)), argument)
 
 
 @pytest.mark.clause("TWIN-1")
@@ -197,7 +217,7 @@ def test_a_stride_that_is_never_used_does_not_count(judge: Judge, layout: Record
 
 @EACH
 def test_a_second_call_on_the_same_arrays_reads_them_anew(judge: Judge, layout: RecordLayout) -> None:
-    first, second = (over(case, layout, 2 * seed) for seed, case in enumerate(two_calls()))
+    first, second = (judge.served(over(case, layout, 2 * seed)) for seed, case in enumerate(two_calls()))
     must_read_anew(judge, (first, second))
 
 
@@ -218,4 +238,13 @@ def test_random_cases(
 ) -> None:
     judge.need(GATHERS[layout.name][1 if with_starts else 0])
     count = profile.random_cases // (8 if with_starts else 32)
-    for_each(twin_cases(layout, with_starts), count, seed, judge)
+    for_each(twin_cases(layout, with_starts, "some", broken_features_of_gathers(judge, layout)), count, seed, judge)
+
+
+@EACH_SANITIZED_ONCE
+@pytest.mark.parametrize("with_starts", [True, False], ids=["starts", "no starts"])
+def test_random_cases_without_rows(
+    judge: Judge, profile: Profile, seed: int, with_starts: bool, layout: RecordLayout
+) -> None:
+    judge.need(GATHERS[layout.name][1 if with_starts else 0])
+    for_each(twin_cases(layout, with_starts, "none"), profile.random_cases // 40, seed, judge)

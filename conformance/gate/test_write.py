@@ -62,7 +62,7 @@ def test_strided_arrays_are_read_and_written_in_place(judge: Judge, how: WriteAr
 
 @pytest.mark.clause("WRITE-3")
 @formats
-@pytest.mark.parametrize("tokens", [0, 1, 5])
+@pytest.mark.parametrize("tokens", [1, 5])
 def test_rows_after_the_last_token_are_nobodys(judge: Judge, tokens: int, kv_cache_dtype: str) -> None:
     judge_write(judge, realize(Slots(tokens, 4), 3, kv_cache_dtype, WriteArrangement(spare_tokens=4)))
 
@@ -71,6 +71,8 @@ def test_rows_after_the_last_token_are_nobodys(judge: Judge, tokens: int, kv_cac
 @formats
 def test_no_tokens_are_no_error(judge: Judge, kv_cache_dtype: str) -> None:
     judge_write(judge, realize(Slots(0, 4), 4, kv_cache_dtype))
+    judge_write(judge, realize(Slots(0, 4), 3, kv_cache_dtype, WriteArrangement(spare_tokens=4)))
+    judge_write(judge, extremes.no_block_for_no_token(kv_cache_dtype))
 
 
 @pytest.mark.clause("WRITE-5")

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from conformance.calls import Malformed
 from conformance.drawing import for_each
+from conformance.features import broken_features_of_writes
 from conformance.judge import Judge
 from conformance.profiles import Profile
 from conformance.strategies import write_cases
@@ -24,6 +25,7 @@ OF_THE_FORMAT = {
     "fp8": ("WRITE-20",),
 }
 SHARE = 4  # of the random cases of a profile, for each format
+WITHOUT_TOKENS = 40  # more, for each format
 
 
 @pytest.mark.clause("WRITE-9")
@@ -49,8 +51,19 @@ def test_random_writes(judge: Judge, profile: Profile, seed: int, kv_cache_dtype
     def check(case: WriteCase) -> None:
         judge_write(judge, case)
 
-    cases: st.SearchStrategy[WriteCase] = write_cases(kv_cache_dtype)
+    left_out = broken_features_of_writes(judge, kv_cache_dtype)
+    cases: st.SearchStrategy[WriteCase] = write_cases(kv_cache_dtype, "some", left_out)
     for_each(cases, profile.random_cases // SHARE, seed, check)
+
+
+@pytest.mark.clause("WRITE-8")
+@pytest.mark.parametrize("kv_cache_dtype", FORMATS)
+def test_random_writes_of_no_token(judge: Judge, profile: Profile, seed: int, kv_cache_dtype: str) -> None:
+    def check(case: WriteCase) -> None:
+        judge_write(judge, case)
+
+    cases: st.SearchStrategy[WriteCase] = write_cases(kv_cache_dtype, "none")
+    for_each(cases, profile.random_cases // WITHOUT_TOKENS, seed, check)
 
 
 @pytest.mark.clause("WRITE-21")

@@ -17,8 +17,9 @@ from conformance.cases import (
     rows_of,
     strided_gather,
     table_above_two_gib,
+    without_starts,
 )
-from conformance.extremes import far_tokens, many_packed_rows, requests_beyond_uint16, without_starts
+from conformance.extremes import far_tokens, many_packed_rows, requests_beyond_uint16
 from conformance.faults.catalogue import ALL, FAULTS, Fault
 from conformance.faults.diagnosis import explain
 from conformance.faults.steps import Call, Gather, in_memory

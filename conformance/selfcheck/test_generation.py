@@ -10,7 +10,7 @@ from conformance.cases import table_above_two_gib
 from conformance.generation import SPECIAL_BYTES, Geometry, realize
 from conformance.judge import expected_rows
 from conformance.profiles import derived_seed
-from conformance.small_scope import PARTS, batches
+from conformance.small_scope import PARTS, batches, without_rows, without_starts
 from conformance.strategies import gather_cases
 from fixtures.cases import Arrangement, GatherCase, packed_starts
 from fixtures.placement import POISONS, place
@@ -71,9 +71,11 @@ def test_special_bytes_are_the_only_ones_of_a_special_case() -> None:
 @pytest.mark.parametrize(("requests", "count"), [(1, 30), (2, 650), (3, 15_750)])
 def test_the_small_scope_holds_every_geometry(requests: int, count: int) -> None:
     parts = [part for part in PARTS if part.requests == requests]
-    calls = [
-        call for part in parts for batch in batches(2, part) for call in zip(batch.lengths, batch.starts, strict=True)
+    every = [batch for part in parts for batch in batches(2, part)] + [without_starts(2, requests)]
+    every += [
+        batch for starts in (True, False) for batch in without_rows(2, starts) if len(batch.lengths[0]) == requests
     ]
+    calls = [call for batch in every for call in zip(batch.lengths, batch.starts, strict=True)]
     assert [part.number for part in parts] == [*range(parts[0].parts)]
     assert len(calls) == len(set(calls)) == count
 
