@@ -16,7 +16,7 @@ from conformance.targets.taken import ATTRIBUTES, Unusable
 
 ME, TEST = "conformance.selfcheck.handed_over:", "conformance/gate/test_read.py"
 OLD = {"verdict": "conforms"}
-WORKERS = pytest.mark.parametrize("workers", ["0", "2"])
+WORKERS = pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.nightly), "2"])
 
 
 def judged(folder: Path, *args: str, code: int, **environment: str) -> tuple[str, dict[str, object]]:
@@ -122,6 +122,15 @@ def test_a_module_that_goes_elsewhere_takes_no_paths_along(tmp_path: Path) -> No
     )
     line = (TEST, "-n2", "-k", "rope_byte_reads", "--target", "theirs:T")
     judged(tmp_path, *line, code=0, PYTHONPATH=str(tmp_path))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", handed_over.product())
+def test_a_run_with_what_a_target_says_of_itself_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    line = (TEST, "-n", "2" if len(name) % 2 else "0", "-k", "rope_byte_reads", "--target", f"{ME}{name}")
+    code = 6 if name == "unavailable_text" else 0 if name in handed_over.FINE else 4
+    said, _ = judged(tmp_path, *line, code=code)
+    assert code != 4 or len(said.strip().splitlines()) == 1
 
 
 MODULES = {
