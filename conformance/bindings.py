@@ -68,6 +68,12 @@ def binds(clause: str, target: Target) -> bool:
     return _binding_by_clause()[clause].binds(target)
 
 
+def whom(clause: str) -> str:
+    """Return whom a clause binds, in words: "targets that claim one of write.nvfp4, write.fp8"."""
+    row = _binding_by_clause()[clause]
+    return f"{row.whom} of {', '.join(row.capabilities)}" if row.whom == CLAIMING else row.whom
+
+
 def binds_any(named: Sequence[str], target: Target) -> bool:
     """Return whether a test that names some clauses is asked of a target.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from conformance.bindings import whom
 from conformance.faults.all_mutants import MUTANTS
 from conformance.faults.defects import DEFECTS, find_defect
 from conformance.faults.lines import write_lines
@@ -74,11 +75,15 @@ def _said(rows: Sequence[Row], console: Console) -> int:
 
 
 def show_clauses(console: Console) -> int:
-    """Print clause, tests and faults; 1 if one is missing or a test names what SPEC.md does not have."""
+    """Print each clause, whom it binds, its tests and faults.
+
+    Return 1 if a clause lacks a test or a fault, or a test names a clause that SPEC.md does not have.
+    """
     tests = tests_by_clause()
     faults = {clause: [each.name for each in DEFECTS.values() if each.clause == clause] for clause in clauses()}
     for clause in clauses():
         console.print(clause, markup=False)
+        console.print(f"  binds   {whom(clause)}", markup=False)
         console.print(f"  tests   {', '.join(tests.get(clause, [])) or 'none'}", markup=False)
         console.print(f"  faults  {', '.join(faults[clause]) or 'none'}", markup=False)
     wrong = {

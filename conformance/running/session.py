@@ -1,4 +1,4 @@
-"""What the parts of the pytest plugin share: the targets asked for, and where they run."""
+"""Find the targets that a run asks for, and tell where they run, for all parts of the pytest plugin."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Whom a clause binds stands in SPEC.md alone: a new clause is asked of the right targets without an edit of code."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from conformance.bindings import (
     clauses_binding,
     read_bindings,
     runs_not_binding,
+    whom,
 )
 from conformance.selfcheck import claiming
 from conformance.selfcheck.claiming import GPU, NAMES, SCHEMA, Claiming
-from conformance.selfcheck.running import run
+from conformance.selfcheck.running import ROOT, run
 from conformance.spec import clauses, clauses_in, spec_text
 
 EVERY = set(NAMES)
@@ -154,6 +156,34 @@ def test_a_new_clause_without_a_test_is_not_asked_for_of_its_targets_alone(proje
         assert listed == (bound if chapter not in ("SCALAR", "READ") else set()), said
 
 
+NAMING = {
+    *("conformance/metadata.py", "conformance/metadata_rules.py", "conformance/plan_rules.py"),
+    *("conformance/workspaces.py", "conformance/startups.py", "conformance/identify/report.py"),
+    "reference/serving.py",
+}
+"""The modules that name the clause that an answer breaks, or that a configuration breaks."""
+
+
+def test_no_code_decides_by_the_number_of_a_clause() -> None:
+    """Only a test's mark, a fault and a vector hold numbers, and messages of NAMING; nothing compares with one."""
+    number = re.compile(rf"({'|'.join(LAST_OF_EACH)})-\d*")
+    for floor in ("reference", "fixtures", "conformance"):
+        for path in (ROOT / floor).rglob("*.py"):
+            name = str(path.relative_to(ROOT))
+            if re.match("conformance/(gate|selfcheck|faults|vectors)/", name):
+                continue
+            nodes = [*ast.walk(ast.parse(path.read_text()))]
+            held = {text for text in map(text_of, nodes) if number.fullmatch(text)}
+            assert not held or name in NAMING, (name, held)
+            deciding = [part for node in nodes if isinstance(node, ast.Compare) for part in ast.walk(node)]
+            assert not [text for text in map(text_of, deciding) if number.fullmatch(text)], name
+
+
+def text_of(node: ast.AST) -> str:
+    """Return the text that a node of a program stands for, "" for another node."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
 TABLE_ROW = "| TWIN | 5 to 9 | gather_and_maybe_dequant_cache | gather.generic | targets that claim one |"
 
 
@@ -202,6 +232,11 @@ def test_what_does_not_bind_a_target_is_told_by_chapter_with_what_it_lacks() -> 
     assert "WRITE-10 to WRITE-15 WRITE-21 (no write.nvfp4)" in told and "PLAN (no plan)" in told
     assert "ATTEND-2 to ATTEND-6 (no attend)" in told and told[-2:] == ["SERVE (no serve.*)", "DEVICE (no GPU code)"]
     assert not any("WRITE-16" in line for line in told)
+
+
+def test_whom_a_clause_binds_is_told_in_words() -> None:
+    assert whom("WRITE-1") == "targets that claim one of write.nvfp4, write.fp8, write.generic"
+    assert (whom("DEVICE-1"), whom("READ-1")) == ("GPU code", "every target")
 
 
 def test_a_clause_either_binds_a_target_or_is_told_not_to() -> None:
