@@ -1,6 +1,6 @@
 """Runs pytest and the command line as a user does: in a process of their own.
 
-Most are forks of a process which has imported what these import of others, which takes longer than many a run.
+Most are forks of a process which has imported what these import, which takes longer than many a run.
 """
 
 import atexit
@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import weakref
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from multiprocessing.connection import Connection, Pipe
@@ -23,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 SECONDS = 600
 
-AT_START = ("PYTHON", "LD_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_", "HYPOTHESIS_", "CUDA_")
+AT_START = ("NVFP4_", "PYTHON", "LD_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_", "HYPOTHESIS_", "CUDA_")
 """How the names begin of what Python and libraries read once, early: a fork would not know of it."""
 
 REWRITTEN = ("_hypothesis_globals", "hypothesis")
@@ -34,6 +35,11 @@ IMPORTED = (
     *("rich.console", "rich.table", "typer", "pytest", "execnet"),  # xdist keeps the sys.path of its import
     *("hypothesis", "hypothesis.database", "hypothesis.strategies", "hypothesis.extra.numpy"),
 )
+
+
+FLOORS = "reference", "kernels", "fixtures", "conformance"
+FRESH = "conformance/gate", "conformance/running", "conformance/selfcheck", "conformance/__main__.py"
+"""What of the project each run imports itself: pytest rewrites it, or it does something when it is imported."""
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -112,9 +118,22 @@ def _import() -> None:
         with suppress(ImportError):  # torch may not be there
             importlib.import_module(module)
     sys.meta_path.remove(hook)
+    sys.path.insert(0, str(ROOT))
+    for module in _modules():
+        importlib.import_module(module)
+    del sys.path[0]
     for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
         finalizer.atexit = False  # torch's, of what ends with the process in any case, take longer than a fork
     gc.freeze()  # nor does a child look through it
+
+
+def _modules() -> Iterator[str]:
+    """Yield the modules of the project that a fork may share, by name."""
+    for floor in FLOORS:
+        for path in sorted((ROOT / floor).rglob("*.py")):
+            name = path.relative_to(ROOT)
+            if not str(name).startswith(FRESH):
+                yield ".".join(name.with_suffix("").parts).removesuffix(".__init__")
 
 
 def _become(command: tuple[str, ...], environment: dict[str, str], files: tuple[Path, Path], codes: list[int]) -> None:
