@@ -45,8 +45,8 @@ class Collector:
         """Note the outcome that a report carries."""
         told = dict(report.user_properties)
         if "verdict" in told:
-            for listed in ("clauses", "explained_by"):  # which xdist sends as lists
-                told[listed] = tuple(told[listed])  # type: ignore[arg-type]
+            for listed in ("clauses", "explained_by", "left_out"):  # which xdist sends as lists
+                told[listed] = tuple(told.get(listed, ()))  # type: ignore[arg-type]
             self.gate.outcomes.append(Outcome(**told))  # type: ignore[arg-type]
         elif report.failed:
             self._note_crash(report)
@@ -140,6 +140,8 @@ class Collector:
         asked = [clause for clause in clauses() if not clause.startswith("SCALAR") and binds(clause, target)]
         if left := [clause for clause in asked if clause not in judged]:
             yield f"  {len(left)} clauses not asked for: {in_short(left)}"
+        for feature, count in self.gate.left_out(name):
+            yield f"  left out of the cases of {count} random tests, since other tests show it broken: {feature}"
         for fault, count, total in self.gate.common_faults(name):
             yield f"  fault {fault} explains exactly {count} of {total} tests that differ"
 
