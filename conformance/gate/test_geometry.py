@@ -23,40 +23,8 @@ from conformance.judge import Judge
 from conformance.targets.base import GATHER, GATHER_STARTS
 from fixtures.cases import Arrangement, GatherCase, packed_starts
 
-BLOCK_SIZES = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    12,
-    15,
-    16,
-    17,
-    20,
-    24,
-    31,
-    32,
-    33,
-    48,
-    63,
-    64,
-    65,
-    96,
-    100,
-    127,
-    128,
-    129,
-    192,
-    256,
-    512,
-    1000,
-)
+BLOCK_SIZES = (*range(1, 14), *(size + more for size in (16, 32, 64, 128) for more in (-1, 0, 1)))
+BLOCK_SIZES += (20, 24, 28, 40, 48, 80, 96, 100, 160, 192, 256, 512, 1000)
 SMALL_SCOPE = [
     pytest.param(part, id=str(part), marks=[pytest.mark.long] if part.requests == 3 else [])
     for part in small_scope.PARTS
