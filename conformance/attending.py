@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,7 @@ class Workspace:
     def __init__(self, judge: Judge, batch: Batch, cache: PagedCache, poison: Poison, log: Log) -> None:
         """The workspace has as many rows as one rank may use; what is seen of it goes into `log`."""
         self.judge, self.batch, self.poison, self.chunks, self.log = judge, batch, poison, 0, log
+        self.takes_starts = GATHERS[batch.case.kv_cache_dtype][1] in judge.target.capabilities
         rows = batch.case.workspace_rows // batch.case.sharding.ranks
         columns = cache.block_table.shape[1] + 3
         self.leftover = np.full((rows, 576), poison.dst, np.uint16)
@@ -92,7 +94,7 @@ class Workspace:
         arguments = {
             "src_cache": self.regions["src_cache"].view,
             "block_table": self.regions["block_table"].view[chunk.request_slice],
-            "seq_starts": numbers["seq_starts"],
+            "seq_starts": numbers["seq_starts"] if self.takes_starts else None,
         }
         if self.batch.case.kv_cache_dtype in ("auto", "fp8"):
             of_rows = {"cu_seq_lens": numbers["cu_seq_lens"], "token_to_seq": numbers["token_to_seq"]}
@@ -106,10 +108,25 @@ class Workspace:
 
 
 def must_attend_to_its_context(judge: Judge, case: ContextCase, poison: Poison | None = None) -> None:
-    """Raise Differs unless every chunk's rows, Q, K and V are right bit for bit, and so, nearly, is the result."""
-    judge.need(GATHERS[case.kv_cache_dtype][1])
+    """Raise Differs unless every chunk's rows, Q, K and V are right bit for bit, and so, nearly, is the result.
+
+    A target whose gather takes no starts is judged on the batch with a workspace that holds each context whole.
+    """
+    without, with_starts, _ = GATHERS[case.kv_cache_dtype]
+    if with_starts not in judge.target.capabilities:
+        judge.need(without)
+        case = in_whole_contexts(case)
+    else:
+        judge.need(with_starts)
     with judge.on("chunks", case):
         _attend(judge, case, poison or POISONS[case.seed % len(POISONS)])
+
+
+def in_whole_contexts(case: ContextCase) -> ContextCase:
+    """Return the batch with a workspace in which no context is cut, so that every chunk starts with a first token."""
+    rows = case.sharding.ranks * sum(case.sharding.padded_rows(length) for length in case.context_lens)
+    least = case.sharding.alignment(case.block_size if case.aligned else 1)
+    return replace(case, workspace_rows=max(case.workspace_rows, rows, least))
 
 
 def _attend(judge: Judge, case: ContextCase, poison: Poison) -> None:

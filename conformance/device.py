@@ -22,7 +22,7 @@ from fixtures.placement import Placement
 
 def must_run_on_the_callers_stream(judge: Judge, operation: Operation = GATHERING) -> None:
     """DEVICE-1: a call behind a writer of its arguments, which has not run yet when the call returns."""
-    before, after, _ = operation.variants()
+    before, after, _ = operation.variants_for(judge)
     with prepared(judge, operation, before) as setup:
         memory = judge.target.memory
         written = {name: memory.place(placement) for name, placement in operation.place(after).items()}
@@ -73,7 +73,7 @@ def must_be_captured_and_replayed(judge: Judge, operation: Operation = GATHERING
     """DEVICE-4: a graph that is replayed after its arguments have changed in place."""
     with prepared(judge, operation) as setup:
         graph = captured(setup)
-        for number, case in enumerate([*operation.variants(), *operation.variants()[:1]]):
+        for number, case in enumerate([*operation.variants_for(judge), *operation.variants_for(judge)[:1]]):
             setup.hold(case)
             graph.launch(setup.stream)
             setup.stream.synchronize()
@@ -120,7 +120,7 @@ def must_repeat_itself(judge: Judge, operation: Operation = GATHERING, times: in
 
 def must_not_disturb_a_call_on_another_stream(judge: Judge, operation: Operation = GATHERING, times: int = 20) -> None:
     """DEVICE-7: two calls that start together once both streams are released."""
-    first, second, _ = operation.variants()
+    first, second, _ = operation.variants_for(judge)
     with prepared(judge, operation, first) as one, prepared(judge, operation, second) as other:
         for _ in range(times):
             one.blank()
@@ -139,7 +139,7 @@ def must_leave_nothing_pending(judge: Judge) -> None:
     """DEVICE-10: calls with rows, without rows and without requests; after each the judge looks for an error."""
     for lengths in ((5, 2), (0,), (0, 0), (), (1,)):
         for starts in (None, (3,) * len(lengths)):
-            judge(realize(Geometry(4, lengths, starts), seed=1))
+            judge(judge.served(realize(Geometry(4, lengths, starts), seed=1)))
 
 
 def must_leave_nothing_pending_after_a_write(judge: Judge) -> None:

@@ -49,6 +49,12 @@ class Operation:
     place: Callable[[Any], dict[str, Placement]]
     call: Call
     expected: Callable[[Judge, Any], npt.NDArray[Any]]
+    served: Callable[[Judge, Any], Any] = lambda judge, case: case
+    """A case as the target can be asked: without starts if it claims none."""
+
+    def variants_for(self, judge: Judge) -> list[Any]:
+        """Return the variants as the target can be asked them."""
+        return [self.served(judge, case) for case in self.variants()]
 
 
 def _twins() -> list[GatherCase]:
@@ -114,6 +120,7 @@ def _gathering(
         place=lambda case: place(case, POISONS[0]),
         call=lambda target, regions, case: call(target, regions, case.layout, **others(case)),
         expected=lambda judge, case: expected_rows(case),
+        served=lambda judge, case: judge.served(case),
     )
 
 

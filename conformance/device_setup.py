@@ -79,7 +79,7 @@ class Setup:
 @contextmanager
 def prepared(judge: Judge, operation: Operation, case: Any = None) -> Iterator[Setup]:
     """The arguments of a case, and one call behind it, so that whatever is done once is done."""
-    case = case or operation.variants()[0]
+    case = operation.served(judge, case or operation.variants()[0])
     judge.need(operation.needs(case))
     memory = judge.target.memory
     try:

@@ -27,7 +27,7 @@ def must_serve_every_number_of_rows(judge: Judge) -> None:
     """DEVICE-8: the first T rows of one gather, for all small T and around every power of two."""
     quarter = MOST_ROWS // 4
     lengths = (quarter, 1, 3 * quarter // 2, 0, MOST_ROWS - quarter - 1 - 3 * quarter // 2)
-    case = realize(Geometry(64, lengths, (5, 63, 130, 7, 1000), table="shared"), seed=8)
+    case = judge.served(realize(Geometry(64, lengths, (5, 63, 130, 7, 1000), table="shared"), seed=8))
     regions = _placed(judge, place(case, POISONS[0]))
     golden = _placed(judge, {"dst": replace(place(case, POISONS[0])["dst"], data=expected_rows(case))})["dst"]
     device_synchronize()
@@ -45,7 +45,7 @@ def must_serve_every_number_of_rows(judge: Judge) -> None:
 
 def must_write_a_workspace_beyond_32_bits(judge: Judge) -> None:
     """DEVICE-9: rows that repeat every 4,096, so that a small cache and a small golden result tell of all."""
-    short = realize(Geometry(64, (PERIOD,), (0,)), seed=9)
+    short = realize(Geometry(64, (PERIOD,)), seed=9)
     columns = -(-ROWS_BEYOND_32_BITS // 64)
     table = np.resize(Random(9).permutation(PERIOD // 64), (1, columns)).astype(np.int32)
     short = replace(short, block_table=table[:, : PERIOD // 64].copy())

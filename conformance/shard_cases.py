@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,21 @@ class Sharded:
         return plan_mla_context_chunks(self.context_lens, budget, most, alignment, self.sharding.padded_rows)
 
 
-def must_gather_what_one_rank_would(judge: Judge, batch: Sharded, seed: int) -> None:
-    """Raise Differs unless every rank's gathers are right and, interleaved, those of unsharded context (SHARD-5)."""
+def must_gather_what_one_rank_would(judge: Judge, batch: Sharded, seed: int, with_starts: bool = True) -> None:
+    """Raise Differs unless every rank's gathers are right and, interleaved, those of unsharded context (SHARD-5).
+
+    Without starts the workspace is made to hold the whole batch.
+    """
+    if not with_starts:
+        rows = sum(batch.sharding.padded_rows(length) for length in batch.context_lens)
+        batch = replace(batch, workspace_rows=max(batch.workspace_rows, batch.sharding.ranks * rows))
     random = Random(seed)
     contexts = [random.bytes((length, NVFP4_DS_MLA.nbytes)) for length in batch.context_lens]
     ranks = [_cache_of_rank(batch, contexts, rank, random) for rank in range(batch.sharding.ranks)]
     for chunk in batch.plan():
-        shards = [judge.rows(_gather_of_rank(batch, chunk, *cache, rank)) for rank, cache in enumerate(ranks)]
+        shards = [
+            judge.rows(_gather_of_rank(batch, chunk, *cache, rank, with_starts)) for rank, cache in enumerate(ranks)
+        ]
         together = interleaved(shards, chunk.seq_lens, batch.sharding)
         judge.same(together, _unsharded(batch, chunk, contexts), f"ranks together, and one rank alone, of {chunk}")
 
@@ -63,7 +71,9 @@ def _cache_of_rank(
     return cache, table
 
 
-def _gather_of_rank(batch: Sharded, chunk: Chunk, cache: Bytes, table: npt.NDArray[np.int32], rank: int) -> GatherCase:
+def _gather_of_rank(
+    batch: Sharded, chunk: Chunk, cache: Bytes, table: npt.NDArray[np.int32], rank: int, with_starts: bool
+) -> GatherCase:
     padded = batch.sharding.padded_rows
     rows = [padded(length) for length in chunk.seq_lens]
     return GatherCase(
@@ -71,7 +81,7 @@ def _gather_of_rank(batch: Sharded, chunk: Chunk, cache: Bytes, table: npt.NDArr
         table[chunk.request_start : chunk.request_end],
         packed_starts(rows),
         sum(rows),
-        np.array([padded(start) for start in chunk.starts], np.int32),
+        np.array([padded(start) for start in chunk.starts], np.int32) if with_starts else None,
         origin=f"rank {rank} of {batch.sharding}",
     )
 

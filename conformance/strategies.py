@@ -87,14 +87,11 @@ def geometries(
         table=draw(st.sampled_from(("scattered", "ascending", "shared"))),
         arrangement=draw(gather_arrangements(leave_out)),
     )
-    # What has no row at all is for a test of its own, and so is a request that has lost its only one.
-    return replace(geometry, extra_rows=0) if _cut_too_short(geometry, rows, leave_out) else geometry
-
-
-def _cut_too_short(geometry: Geometry, rows: Rows, leave_out: frozenset[str]) -> bool:
     if rows == "some" and not geometry.num_rows:
-        return True
-    return REQUESTS_WITHOUT_ROWS in leave_out and -geometry.extra_rows >= geometry.lengths[-1]
+        return replace(geometry, lengths=(*lengths[:-1], max(1, lengths[-1])), extra_rows=0)
+    if REQUESTS_WITHOUT_ROWS in leave_out and -geometry.extra_rows >= lengths[-1]:  # the last one would lose all
+        return replace(geometry, extra_rows=0)
+    return geometry
 
 
 @st.composite

@@ -23,6 +23,8 @@ from conformance.judge import Judge
 from conformance.targets.base import GATHER, GATHER_STARTS
 from fixtures.cases import Arrangement, GatherCase, packed_starts
 
+BLOCK_SIZES = (*range(1, 14), *(size + more for size in (16, 32, 64, 128) for more in (-1, 0, 1)))
+BLOCK_SIZES += (20, 24, 28, 40, 48, 80, 96, 100, 160, 192, 256, 512, 1000)
 SMALL_SCOPE = [
     pytest.param(part, id=str(part), marks=[pytest.mark.long] if part.requests == 3 else [])
     for part in small_scope.PARTS
@@ -42,7 +44,7 @@ def test_every_geometry_of_a_small_scope(judge: Judge, block_size: int, part: sm
 @pytest.mark.unsanitized
 @pytest.mark.clause("GATHER-1", "GATHER-3", "GATHER-5", "PAGE-1")
 @pytest.mark.parametrize("requests", range(1, small_scope.MOST_REQUESTS + 1))
-@pytest.mark.parametrize("block_size", [1, 2, 3])
+@pytest.mark.parametrize("block_size", range(1, 9))
 def test_every_geometry_of_a_small_scope_without_starts(judge: Judge, block_size: int, requests: int) -> None:
     judge.need(GATHER)
     small_scope.judge_batch(judge, small_scope.without_starts(block_size, requests))
@@ -122,11 +124,33 @@ def test_two_parts_make_the_whole_at_every_cut(judge: Judge, cut: int) -> None:
     judge.same(parts, judge.rows(whole), f"[3, {3 + cut}) and [{3 + cut}, 15), and [3, 15)")
 
 
+@pytest.mark.clause("PAGE-1", "PAGE-2")
+@pytest.mark.parametrize("block_size", BLOCK_SIZES)
+def test_every_slot_of_blocks_of_any_size_is_read(judge: Judge, block_size: int) -> None:
+    lengths = (2 * block_size + 1, 0, block_size, 1, block_size + 1)
+    judge(realize(Geometry(block_size, lengths, extra_blocks=1), seed=block_size))
+
+
 @pytest.mark.clause("GATHER-13")
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_the_first_rows_alone_are_those_of_the_whole_at_every_cut(judge: Judge, cut: int) -> None:
     whole = realize(Geometry(4, (12,)), seed=3)
     judge.same(judge.rows(replace(whole, num_rows=cut)), judge.rows(whole)[:cut], f"[0, {cut}), and [0, 12)")
+
+
+@pytest.mark.clause("GATHER-13")
+@pytest.mark.parametrize("request_number", range(10))
+def test_a_request_alone_has_the_rows_that_it_has_among_others(judge: Judge, request_number: int) -> None:
+    lengths = (3, 8, 1, 17, 4, 2, 33, 5, 9, 16)
+    many, first = realize(Geometry(4, lengths, extra_blocks=2), seed=7), sum(lengths[:request_number])
+    alone = replace(
+        many,
+        block_table=many.block_table[[request_number]],
+        workspace_starts=np.zeros(1, np.int32),
+        num_rows=lengths[request_number],
+    )
+    among = judge.rows(many)[first : first + lengths[request_number]]
+    judge.same(judge.rows(alone), among, "a request alone, and among others")
 
 
 @pytest.mark.clause("PAGE-5")
@@ -153,8 +177,8 @@ def test_entries_after_the_first_r_are_nobodys(judge: Judge, requests: int, spar
 
 
 @pytest.mark.clause("GATHER-4")
-@pytest.mark.parametrize("spare", [0, 1, 2])
-@pytest.mark.parametrize("requests", [1, 2, 4])
+@pytest.mark.parametrize("spare", range(5))
+@pytest.mark.parametrize("requests", range(1, 5))
 def test_entries_after_the_first_r_are_nobodys_without_starts(judge: Judge, requests: int, spare: int) -> None:
     judge(replace(first_requests_of_four(requests, spare), seq_starts=None))
 

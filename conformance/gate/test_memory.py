@@ -7,6 +7,9 @@ from conformance.generation import Geometry, realize
 from conformance.judge import Judge
 from fixtures.cases import CONTIGUOUS, Arrangement
 
+NUMBERS_OF_ROWS = (*range(1, 18), *(power + more for power in (32, 64, 128, 256, 512) for more in (-1, 0, 1)))
+"""All small ones, and those around what a block of threads or a tile may hold."""
+
 
 @pytest.mark.clause("GATHER-8", "PAGE-2")
 @pytest.mark.parametrize("how", STRIDED.values(), ids=STRIDED)
@@ -22,7 +25,7 @@ def test_strided_arrays_give_what_contiguous_ones_give_without_starts(judge: Jud
 
 
 @pytest.mark.clause("GATHER-5", "GATHER-6", "GATHER-7")
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 32, 33, 127, 129])
+@pytest.mark.parametrize("rows", NUMBERS_OF_ROWS)
 def test_every_row_is_written_and_nothing_else_without_starts(judge: Judge, rows: int) -> None:
     judge(realize(Geometry(4, (rows,), arrangement=Arrangement(dst_row_slack=8)), seed=rows))
 

@@ -54,7 +54,7 @@ def test_a_nan_rope_byte_reads_as_nan(judge: Judge) -> None:
 
 
 @pytest.mark.clause("READ-1", "READ-2")
-@pytest.mark.parametrize("scale", [0x01, 0x07, 0x08, 0x7E, 0x81, 0xFE])
+@pytest.mark.parametrize("scale", [0x01, 0x07, 0x08, 0x38, 0x40, 0x61, 0x77, 0x7E, 0x81, 0x87, 0xB8, 0xFE])
 def test_no_product_is_rounded_flushed_or_saturated(judge: Judge, scale: int) -> None:
     judge(_all_codes_with_scale_bytes(scale))
 

@@ -23,6 +23,16 @@ def test_ranks_together_gather_what_one_would(judge: Judge, ranks: int, interlea
         must_gather_what_one_rank_would(judge, Sharded(lengths, sharding, block_size, rows), seed)
 
 
+@pytest.mark.unsanitized
+@pytest.mark.clause("SHARD-1", "SHARD-2", "SHARD-4", "SHARD-5")
+@pytest.mark.parametrize(("ranks", "interleave"), SHARDINGS)
+@pytest.mark.parametrize("block_size", [4, 64])
+def test_ranks_together_gather_whole_contexts(judge: Judge, ranks: int, interleave: int, block_size: int) -> None:
+    sharding = Sharding(ranks, interleave)
+    batch = Sharded((100, 37, 0, 5, 64, 1), sharding, block_size, 16 * sharding.stripe)
+    must_gather_what_one_rank_would(judge, batch, ranks, with_starts=False)
+
+
 @pytest.mark.clause("SHARD-1", "SHARD-3", "SHARD-5")
 def test_one_rank_may_be_short_of_tokens_in_the_last_of_two_chunks(judge: Judge) -> None:
     judge.need(GATHER_STARTS)  # vllm 28514: N = 2, one rank short, two chunks
@@ -34,10 +44,21 @@ def test_one_rank_may_be_short_of_tokens_in_the_last_of_two_chunks(judge: Judge)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_batches(judge: Judge, seed: int) -> None:
     judge.need(GATHER_STARTS)
+    must_gather_what_one_rank_would(judge, _random_batch(seed), seed)
+
+
+@pytest.mark.unsanitized
+@pytest.mark.clause("SHARD-1", "SHARD-2", "SHARD-5")
+@pytest.mark.parametrize("seed", range(12))
+def test_random_batches_of_whole_contexts(judge: Judge, seed: int) -> None:
+    must_gather_what_one_rank_would(judge, _random_batch(seed), seed, with_starts=False)
+
+
+def _random_batch(seed: int) -> Sharded:
     drawn = np.random.Generator(np.random.Philox(seed))
     sharding = Sharding(int(drawn.integers(1, 5)), int(drawn.integers(1, 5)))
     lengths = tuple(
         int(n) * int(keep) for n, keep in zip(drawn.integers(1, 150, 6), drawn.integers(0, 4, 6) > 0, strict=True)
     )
     rows = sharding.stripe * int(drawn.integers(2, 20)) + int(drawn.integers(0, 3))
-    must_gather_what_one_rank_would(judge, Sharded((*lengths, 1), sharding, int(drawn.integers(1, 20)), rows), seed)
+    return Sharded((*lengths, 1), sharding, int(drawn.integers(1, 20)), rows)

@@ -133,6 +133,10 @@ class Gate:
         most = max(counts.values(), default=0)
         return [(fault, count, len(differing)) for fault, count in sorted(counts.items()) if count == most]
 
+    def left_out(self, target: str) -> list[tuple[str, int]]:
+        """Return what random tests of a target left out, each with the number of these tests."""
+        return sorted(Counter(feature for outcome in self.of(target) for feature in outcome.left_out).items())
+
     def unjudged(self, target: str) -> list[tuple[str, str, list[str]]]:
         """The tests that did not come to judge a target, by verdict and reason."""
         grouped: dict[tuple[str, str], list[str]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.reports import receipts
@@ -148,7 +149,15 @@ def _target(name: str, parts: Sequence[Part]) -> Json:
             _clause(clause, found) for clause in sorted(touched, key=lambda clause: order.get(clause, len(order)))
         ],
         "failures": [failure for target in found for failure in target["failures"]],
+        "left_out": _left_out(found),
     }
+
+
+def _left_out(targets: Sequence[Json]) -> list[Json]:
+    tests: Counter[str] = Counter()
+    for told in (told for target in targets for told in target.get("left_out", ())):
+        tests[told["what"]] += told["tests"]
+    return [{"what": feature, "tests": count} for feature, count in sorted(tests.items())]
 
 
 def _worker(worker: Json, part: Part) -> Json:

@@ -87,6 +87,7 @@ def _target(gate: Gate, name: str) -> dict[str, Any]:
         **{what: sum(getattr(outcome, what) for outcome in outcomes) for what in COUNTS},
         "clauses": [_clause(gate, clause, gate.of(name, clause)) for clause in clauses_of(outcomes)],
         "failures": [_failure(gate, outcome) for outcome in outcomes if outcome.verdict != CONFORMS],
+        "left_out": [{"what": feature, "tests": count} for feature, count in gate.left_out(name)],
     }
 
 
@@ -171,6 +172,8 @@ def _target_in_markdown(target: dict[str, Any]) -> list[str]:
         verdict = clause["verdict"] + (f", {clause['waived']} waived" if clause["waived"] else "")
         counts = " | ".join(f"{clause[what]:,}" for what in COUNTS)
         lines.append(f"| {clause['id']} | {verdict} | {counts} |")
+    for told in target.get("left_out", ()):
+        lines += ["", f"Left out of the cases of {told['tests']} random tests: {told['what']}."]
     for failure in target["failures"]:
         waived = f" (waiver {failure['waived']})" if failure["waived"] else ""
         lines += ["", f"`{failure['test']}`{waived}", "", "```text", failure["message"], "```"]

@@ -44,3 +44,5 @@ class Outcome:
     worker: str = ""
     calls: int = 0
     launches: int | None = None
+    left_out: tuple[str, ...] = ()
+    """What its random cases were drawn without, since the target lacks it, each with the clause that is about it."""

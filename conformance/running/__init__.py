@@ -10,6 +10,7 @@ pytest_plugins = [
     "conformance.running.selecting",
     "conformance.running.keeping",
     "conformance.running.plugin",
+    "conformance.running.leaving_out",
     "conformance.running.examples",
     "conformance.running.campaign",
     "conformance.running.containing",

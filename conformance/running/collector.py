@@ -34,8 +34,8 @@ class Collector:
         """Note the outcome that a report carries."""
         told = dict(report.user_properties)
         if "verdict" in told:
-            for listed in ("clauses", "explained_by"):  # which xdist sends as lists
-                told[listed] = tuple(told[listed])  # type: ignore[arg-type]
+            for listed in ("clauses", "explained_by", "left_out"):  # which xdist sends as lists
+                told[listed] = tuple(told.get(listed, ()))  # type: ignore[arg-type]
             self.gate.outcomes.append(Outcome(**told))  # type: ignore[arg-type]
         elif report.failed:
             self._note_crash(report)
@@ -130,6 +130,8 @@ class Collector:
         judged = {clause["id"] for clause in told["clauses"]}
         if left := [clause for clause in clauses_binding(target) if clause not in judged]:
             yield f"  {len(left)} clauses not asked for: {in_short(left)}"
+        for feature, count in self.gate.left_out(name):
+            yield f"  left out of the cases of {count} random tests, since other tests show it broken: {feature}"
         for fault, count, total in self.gate.common_faults(name):
             yield f"  fault {fault} explains exactly {count} of {total} tests that differ"
 

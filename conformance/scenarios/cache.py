@@ -16,7 +16,7 @@ from conformance.memory import Region
 from conformance.observe import TargetError, invoke, look, settle
 from conformance.scenarios.golden import SCALE
 from conformance.scenarios.scenario import Scenario
-from conformance.targets.base import GATHER_GENERIC_STARTS, GATHERS, WRITES
+from conformance.targets.base import GATHER_GENERIC, GATHERS, WRITES
 from fixtures.placement import POISONS, placement
 from reference.reading import Records
 from reference.scalars import Bf16Bits
@@ -27,8 +27,13 @@ PADDING = 0x7FC1  # a NaN, which rows without a slot hold
 
 
 def needed_to_serve(kv_cache_dtype: str) -> str:
-    """The capability without which nothing can be read back: a gather with seq_starts."""
-    return GATHERS[kv_cache_dtype][1]
+    """Return the capability without which nothing can be read back: a gather."""
+    return GATHERS[kv_cache_dtype][0]
+
+
+def takes_starts(judge: Judge, kv_cache_dtype: str) -> bool:
+    """Return whether the target's gather takes seq_starts, without which it gathers whole contexts only."""
+    return GATHERS[kv_cache_dtype][1] in judge.target.capabilities
 
 
 class Cache:
@@ -37,6 +42,8 @@ class Cache:
     def __init__(self, judge: Judge, scenario: Scenario, kv_cache_dtype: str, workspace_rows: int) -> None:
         """Poison everywhere."""
         judge.need(needed_to_serve(kv_cache_dtype))
+        if takes_starts(judge, kv_cache_dtype):
+            judge.need(GATHERS[kv_cache_dtype][1])
         self.judge, self.scenario, self.kv_cache_dtype = judge, scenario, kv_cache_dtype
         self.target, self.memory, self.workspace_rows = judge.target, judge.target.memory, workspace_rows
         capability = WRITES[kv_cache_dtype]
@@ -82,9 +89,11 @@ class Cache:
         """The rows that the target gathers for pieces of requests, uint16 [T, 576], from the workspace's first on."""
         ends = np.array([0, *accumulate(lengths)], np.int32)
         count, total = len(lengths), int(ends[-1])
-        arrays: dict[str, npt.NDArray[Any]] = {"block_table": block_table, "seq_starts": np.array(starts, np.int32)}
+        arrays: dict[str, npt.NDArray[Any]] = {"block_table": block_table}
+        if takes_starts(self.judge, self.kv_cache_dtype):
+            arrays["seq_starts"] = np.array(starts, np.int32)
         more: dict[str, Any] = {"src_cache": self.cache.view}
-        if needed_to_serve(self.kv_cache_dtype) == GATHER_GENERIC_STARTS:
+        if needed_to_serve(self.kv_cache_dtype) == GATHER_GENERIC:
             arrays |= {"cu_seq_lens": ends, "scale": _scale()}
             arrays["token_to_seq"] = np.repeat(np.arange(count, dtype=np.int32), lengths)
             more |= {"num_tokens": total, "kv_cache_dtype": self.kv_cache_dtype, "dst": self.workspace.view}

@@ -19,7 +19,7 @@ from conformance.metadata import METADATA, MetadataCase, differences, golden, se
 from conformance.metadata_rules import Fields
 from conformance.scenarios.attention import attend
 from conformance.scenarios.blocks import BlockPool
-from conformance.scenarios.cache import Cache
+from conformance.scenarios.cache import Cache, takes_starts
 from conformance.scenarios.golden import alone
 from conformance.scenarios.scenario import Scenario
 from conformance.scenarios.scheduler import Happened, Piece, Scheduler, Step
@@ -230,6 +230,12 @@ class _Engine:
         return f"scenario {self.scenario.name}, {self.kv_cache_dtype}"
 
     def _workspace_rows(self) -> int:
+        """Return the scenario's rows; for a gather without starts so many that no context is cut."""
+        whole = self.scenario.max_num_seqs * self.scenario.longest
+        rows = self._rows_of_the_scenario()
+        return rows if takes_starts(self.judge, self.kv_cache_dtype) else max(rows, whole)
+
+    def _rows_of_the_scenario(self) -> int:
         scenario = self.scenario
         if scenario.workspace_rows is not None:
             return scenario.workspace_rows

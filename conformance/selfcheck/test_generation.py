@@ -7,6 +7,8 @@ import pytest
 from hypothesis import Phase, find, given, settings
 
 from conformance.cases import table_above_two_gib
+from conformance.drawing import for_each
+from conformance.features import NAN, OTHER_T, REQUESTS_WITHOUT_ROWS, SPARE_ENTRIES, STRIDES
 from conformance.generation import SPECIAL_BYTES, Geometry, realize
 from conformance.judge import expected_rows
 from conformance.profiles import derived_seed
@@ -31,6 +33,23 @@ def test_the_same_geometry_and_seed_give_the_same_bytes() -> None:
 @given(gather_cases(with_starts=True) | gather_cases(with_starts=False))
 def test_every_generated_case_is_legal(case: GatherCase) -> None:
     assert len(expected_rows(case)) == case.num_rows
+
+
+@pytest.mark.parametrize("with_starts", [True, False])
+def test_a_case_that_is_to_have_rows_has_some_and_one_that_is_to_have_none_has_none(with_starts: bool) -> None:
+    for rows in ("some", "none"):
+        drawn: list[GatherCase] = []
+        for_each(gather_cases(with_starts, "some" if rows == "some" else "none"), 300, 1, drawn.append)
+        assert {case.num_rows > 0 and case.batch_size > 0 for case in drawn} == {rows == "some"}
+
+
+def test_what_is_left_out_is_in_no_case() -> None:
+    every = frozenset({REQUESTS_WITHOUT_ROWS, OTHER_T, STRIDES, SPARE_ENTRIES, NAN})
+    drawn: list[GatherCase] = []
+    for_each(gather_cases(True, "some", every), 200, 1, drawn.append)
+    for case in drawn:
+        assert case.owners.all() and case.arrangement == Arrangement()
+        assert not (case.records[..., 256:] & 0x7F == 0x7F).any()
 
 
 INTERESTING: dict[str, Callable[[GatherCase], bool]] = {

@@ -69,8 +69,8 @@ def test_a_gather_that_ignores_its_starts_is_caught() -> None:
 def test_global_starts_instead_of_local_ones_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     local = shard_cases._gather_of_rank
 
-    def with_global_starts(batch: Sharded, chunk: Any, cache: Any, table: Any, rank: int) -> Any:
-        case = local(batch, chunk, cache, np.tile(table, (1, 8)), rank)  # columns enough for any start
+    def with_global_starts(batch: Sharded, chunk: Any, cache: Any, table: Any, rank: int, with_starts: bool) -> Any:
+        case = local(batch, chunk, cache, np.tile(table, (1, 8)), rank, with_starts)  # columns enough for any start
         return GatherCase(
             case.records, case.block_table, case.workspace_starts, case.num_rows, np.array(chunk.starts, np.int32)
         )
