@@ -76,7 +76,7 @@ def test_rows_from_num_tokens_on_stay_as_they_were(judge: Judge, layout: RecordL
     judge(judge.served(with_spare_rows(over(case, layout), spare)))
 
 
-@pytest.mark.clause("TWIN-5", "TWIN-7")
+@pytest.mark.clause("TWIN-5")
 @EACH
 @pytest.mark.parametrize("with_starts", [True, False], ids=["starts", "no starts"])
 @pytest.mark.parametrize("spare", [0, 2], ids=["empty arrays", "arrays of two"])
