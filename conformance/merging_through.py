@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from conformance.judge import Judge
 from conformance.observe import TargetError, invoke
-from conformance.running.session import claims
 from conformance.targets.base import MERGE
 from fixtures.placement import placement
 from reference import merging
@@ -20,7 +19,7 @@ from reference.merging import Partial
 def merge_of(judge: Judge, dtype: type[np.floating[Any]]) -> Merge:
     """The target's own if it claims one and the numbers are binary32; else the golden model's."""
     target = judge.target
-    if dtype is not np.float32 or not claims(target, MERGE) or target.hindrance(MERGE):
+    if dtype is not np.float32 or MERGE not in target.capabilities or target.hindrance(MERGE):
         return merging.merge
 
     def merge(prefix: Partial, suffix: Partial) -> Partial:

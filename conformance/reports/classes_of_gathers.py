@@ -74,12 +74,13 @@ def geometry_hits(case: GatherCase) -> Iterator[Hit]:
     """What requests, starts, lengths and table a case has."""
     size, rows = case.block_size, case.num_rows
     firsts = case.workspace_starts.tolist()
-    ends = [*firsts[1:], rows]
+    ends = [*firsts[1:], rows][: len(firsts)]
     lengths = [max(0, min(end, rows) - min(first, rows)) for first, end in zip(firsts, ends, strict=True)]
     yield "block size", str(size)
     yield "requests", _requests(len(firsts))
     yield "rows", _rows_class(rows, firsts)
-    yield "table", table_class(case.block_table)
+    if len(case.block_table):
+        yield "table", table_class(case.block_table)
     yield from (("length", length_class(length, size)) for length in lengths)
     for start in starts_read(case, lengths):
         yield "start", start

@@ -158,7 +158,12 @@ def test_a_new_clause_without_a_test_is_not_asked_for_of_its_targets_alone(proje
 
 NAMING = {
     *("conformance/metadata.py", "conformance/metadata_rules.py", "conformance/plan_rules.py"),
-    *("conformance/workspaces.py", "conformance/startups.py", "conformance/identify/report.py"),
+    *(
+        "conformance/features.py",
+        "conformance/workspaces.py",
+        "conformance/startups.py",
+        "conformance/identify/report.py",
+    ),
     "reference/serving.py",
 }
 """The modules that name the clause that an answer breaks, or that a configuration breaks."""

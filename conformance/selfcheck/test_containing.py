@@ -30,7 +30,17 @@ def verdicts(target: Any) -> dict[str, list[str]]:
 
 def test_a_signal_an_exit_and_a_hang_cost_a_test_each(tmp_path: Path) -> None:
     name = f"{DYING}:DiesInEachWay"
-    chosen = (PART, "-k", "broke_real or cut", "-n", "2", "--case-timeout", "3", "--target", name)
+    chosen = (
+        PART,
+        "-k",
+        "(broke_real or two_parts) and not without_starts",
+        "-n",
+        "2",
+        "--case-timeout",
+        "3",
+        "--target",
+        name,
+    )
     done, target = judged(tmp_path, *chosen)
     ends = {
         "starts_end_at_the_last_column": "its process was ended by SIGSEGV\n    in end, conformance/selfcheck/dying",
@@ -51,7 +61,15 @@ def test_a_signal_an_exit_and_a_hang_cost_a_test_each(tmp_path: Path) -> None:
 
 
 def test_a_lost_cuda_context_costs_one_test(tmp_path: Path) -> None:
-    chosen = (PART, "-k", "broke_real or cut", "-n", "2", "--target", "conformance.selfcheck.losing:LosingOnce")
+    chosen = (
+        PART,
+        "-k",
+        "(broke_real or two_parts) and not without_starts",
+        "-n",
+        "2",
+        "--target",
+        "conformance.selfcheck.losing:LosingOnce",
+    )
     done, target = judged(tmp_path, *chosen)
     assert done.returncode == 1 and verdicts(target) == {"crashed": ["rest_of_the_last_page_is_nan"]}, done.stdout
     assert "an illegal memory access was encountered" in target["failures"][0]["message"]

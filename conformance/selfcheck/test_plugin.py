@@ -90,7 +90,16 @@ def test_a_target_that_cannot_run_here_is_not_judged_and_not_green() -> None:
 
 def test_a_wrong_bit_is_red_and_described(others: dict[str, str], tmp_path: Path) -> None:
     where = "conformance/gate/test_geometry.py"
-    done = gate("--target", "other_targets:Wrong", "--report-dir", str(tmp_path), where, "-k", "boundaries and not without", **others)
+    done = gate(
+        "--target",
+        "other_targets:Wrong",
+        "--report-dir",
+        str(tmp_path),
+        where,
+        "-k",
+        "boundaries and not without",
+        **others,
+    )
     assert done.returncode == 1, done.stdout
     assert "differs  target numpy" in done.stdout
     assert "element 3 = latent block 0, byte 1 high nibble" in done.stdout
