@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.reports import receipts
 from conformance.reports.campaign_report import joined
+from conformance.reports.gate import OVERSTEPS
 from conformance.reports.reading import Json
 from conformance.reports.report import COUNTS, SCHEMA
 from conformance.reports.shards import Part, amiss, waiver_of
@@ -45,7 +46,7 @@ def join(parts: Sequence[Part], required: Sequence[str] = (), unusable: Sequence
     targets = [_target(name, once) for name in _names(reports)]
     reasons = [*wrong, *_said(once), *_unmet(required, once), *_unproven(first["asked_targets"], targets, once)]
     if first["shard"] and not wrong and not partial:
-        reasons += _unneeded(waivers, targets)
+        reasons += _unneeded(waivers, targets, [line for report in reports for line in report["reasons"]])
     return {
         "schema": SCHEMA,
         "verdict": _verdict_of_all(reports, reasons),
@@ -108,9 +109,11 @@ def _excuses(told: Json, target: str) -> bool:
     return waiver.clause == RECEIPT and waiver.concerns(target) and told["state"] != "expired"
 
 
-def _unneeded(waivers: Sequence[Json], targets: Sequence[Json]) -> Iterator[str]:
+def _unneeded(waivers: Sequence[Json], targets: Sequence[Json], reasons: Sequence[str]) -> Iterator[str]:
     for told in waivers:
         waiver = waiver_of(told)
+        if f"{waiver} {OVERSTEPS}" in reasons:
+            continue
         if told["state"] == "unused" and any(waiver.concerns(target["name"]) for target in targets):
             yield f"{waiver} is not needed any more: no shard made use of it"
 

@@ -10,7 +10,7 @@ import pytest
 
 from conformance.drawing import for_each
 from conformance.generation import Random
-from conformance.judge import Judge, Unsupported
+from conformance.judge import Judge
 from conformance.scenarios import catalogue
 from conformance.scenarios.blocks import BlockPool, block_hashes
 from conformance.scenarios.catalogue import SCENARIOS, compositions, request, small, text
@@ -243,9 +243,16 @@ def test_a_target_without_a_writer_reads_what_the_golden_writer_wrote() -> None:
     serve(Judge(Reader()), SCENARIOS["hits after the end of the chain was evicted"])
 
 
-def test_a_target_without_starts_is_asked_for_nothing() -> None:
+def test_a_target_without_starts_gathers_whole_contexts_and_is_handed_no_starts() -> None:
     class Bare(NumpyTarget):
         capabilities = frozenset({"gather.nvfp4"})
+        gathers = 0
 
-    with pytest.raises(Unsupported, match=r"gather.nvfp4.seq_starts"):
-        serve(Judge(Bare()), SCENARIOS["a full cache"])
+        def cp_gather_and_upconvert_nvfp4_kv_cache(self, *arguments: object, **named: object) -> None:
+            assert named.get("seq_starts") is None
+            Bare.gathers += 1
+            super().cp_gather_and_upconvert_nvfp4_kv_cache(*arguments, **named)  # type: ignore[arg-type]
+
+    judge = Judge(Bare())
+    serve(judge, SCENARIOS["a full cache"])
+    assert Bare.gathers > 0 and judge.count.rows > 0
