@@ -24,7 +24,7 @@ def judged(folder: Path, *args: str, code: int, **environment: str) -> tuple[str
     reports = folder / "reports"
     reports.mkdir()
     (reports / "gate.json").write_text(json.dumps(OLD))
-    line = ("pytest", "-q", "-p", "no:cacheprovider", "--partial-ok", "--report-dir", str(reports))
+    line = ("pytest", "-q", "-p", "no:cacheprovider", "--partial-ok", f"--report-dir={reports}")
     done = run(*line, *args, **environment)
     said = done.stdout + done.stderr
     assert "INTERNALERROR" not in said and "Traceback" not in said, said
@@ -211,6 +211,7 @@ OPTIONS = {
     "dump dir below": (("--dump-dir", "README.md/x"), "--dump-dir is 'README.md/x', but 'README.md' is a file"),
     "report dir": (("--report-dir", ""), "--report-dir is ''; allowed is the name of a folder"),
     "examples": (("--examples", "ftp://x"), "--examples is 'ftp://x'"),
+    "file": (("conformance/gate/no_such_file.py",), "file or directory not found"),
     "test": ((f"{TEST}::no_such_test",), "not found: "),
     "order": (("--target=numpy", "--seed=x"), "invalid int value: 'x'"),
 }

@@ -138,3 +138,26 @@ def test_a_waiver_lets_stand_what_it_names_until_its_day(entry: str, code: int, 
         assert kept["link"] == "https://example.org/issues/1"
         assert (kept["state"] == "expired") == ("2020" in kept["expires"])
         assert ("expired on 2020-01-01" in " ".join(report["reasons"])) == ("2020" in kept["expires"])
+
+
+def test_a_waiver_of_a_receipt_is_said_where_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "waivers.toml"
+    path.write_text(waiver("receipt", date(2999, 1, 1), f"{LYING}WithoutReceipt"))
+    found, said = gate("--target", f"{LYING}WithoutReceipt", "--waivers", str(path), *PART)
+    assert found == 0 and "waiver 1 lets receipts that do not add up stand until 2999-01-01: its starts come" in said, (
+        said
+    )
+
+
+def test_without_a_search_for_faults_a_writers_difference_says_so() -> None:
+    part = (
+        "conformance/gate/test_write.py",
+        "-k",
+        "test_every_number_gets_its_code_under_every_scale_byte",
+        "--partial-ok",
+        "--explain",
+        "0",
+        "-n0",
+    )
+    found, said = gate("--target=fault:write-e2m1-ties-away", *part)
+    assert found == 1 and "known faults were not looked for" in said and "NotLookedInto" not in said, said[-2000:]
