@@ -1,4 +1,4 @@
-"""Faults in whose token a row is: its request, the request's start, the token's number (GATHER-1 to 4, SHARD)."""
+"""Define faults in the token of a row: its request, the request's start, the token's number (GATHER-1 to 4, SHARD)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens, rows and addresses of a writer that are wrong: WRITE-1 to WRITE-7."""
+"""Define writers with wrong tokens, rows or addresses (WRITE-1 to WRITE-7)."""
 
 from __future__ import annotations
 
