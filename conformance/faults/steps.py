@@ -51,7 +51,7 @@ class Call:
     strips: dict[str, Strip]
 
     def at(self, name: str, index: Any) -> npt.NDArray[Any]:
-        """Return elements at int64 `index`, counted from the array's first one. Raises IndexError outside its allocation."""
+        """Return elements at int64 `index`, counted from the first one. Raises IndexError outside the allocation."""
         strip = self.strips[name]
         places = np.asarray(index, np.int64) + strip.first
         if places.size and places.min() < 0:
@@ -150,7 +150,7 @@ class Gather:
     finish: Callable[[Call, Bf16Bits, Ints], Bf16Bits] = finish
 
     def __call__(self, call: Call) -> Bf16Bits:
-        """Return dst after the gather, uint16 [T, layout.row]. Raises IndexError if it reads outside of an allocation."""
+        """Return dst after the gather: uint16 [T, layout.row]. Raises IndexError for a read outside of memory."""
         return self.some(call, np.arange(call.num_rows))
 
     def some(self, call: Call, which: Ints) -> Bf16Bits:

@@ -63,7 +63,7 @@ class WriteCall:
         return np.float32(self.arrays["scale"].reshape(-1)[0])
 
     def at(self, name: str, index: Any) -> npt.NDArray[Any]:
-        """Return elements at int64 `index`, counted from the array's first one. Raises IndexError outside its allocation."""
+        """Return elements at int64 `index`, counted from the first one. Raises IndexError outside the allocation."""
         strip = self.strips[name]
         places = np.asarray(index, np.int64) + strip.first
         if places.size and places.min() < 0:
