@@ -113,7 +113,7 @@ def _check_writable(option: str, path: Path) -> None:
             f"{path}: {error.strerror}; allowed is a file that can be written", param_hint=option
         ) from error
     if not existed:
-        path.unlink()  # whoever interrupts the measurement finds no empty file
+        path.unlink()  # an interrupted measurement leaves no empty file
 
 
 def _check_plot(path: Path) -> None:

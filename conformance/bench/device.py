@@ -94,7 +94,7 @@ class _Set:
 
 
 class _SetUp:
-    """Hold the arrays of a case, in so many sets that the L2 cache never holds the next one."""
+    """Hold the arrays of a case, in enough sets that the L2 cache never holds the next one."""
 
     def __init__(self, device: Device, case: Case) -> None:
         self.device, self.work = device, workload(case)
@@ -112,7 +112,7 @@ class _SetUp:
         """Time copies that read and write as many bytes as a gather: half of them are read, half written.
 
         The copies are not captured in a graph. A captured copy is left to a copy engine, which moves 2.7 TB/s on an
-        H200; a copy on a plain stream moves 4.2 TB/s. The faster one is the honest baseline.
+        H200; a copy on a plain stream moves 4.2 TB/s. The faster one is the baseline.
 
         Returns:
             Microseconds of one copy, `repeats` times.
@@ -147,7 +147,7 @@ class _SetUp:
             self._blank()
             run()
             stream.synchronize()
-            # Launches that went to another stream than the current one are not in the graph, nor is their time.
+            # The graph lacks launches on another stream than the current one, and so does the measured time.
             wrong = self._wrong_bits(target, len(self.sets) - 1, f"launched as timed ({how}), on the current stream")
             if wrong:
                 return wrong
@@ -164,7 +164,7 @@ class _SetUp:
 
         try:
             return stream.captured(run), GRAPH
-        except (TargetError, RuntimeError):  # it synchronises or allocates, which it may
+        except (TargetError, RuntimeError):  # the gather synchronizes or allocates, which is allowed
             return run, BACK_TO_BACK
 
     def _gather(self, target: Target, number: int) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GOALS = (0.85, 0.95)
-# Okabe and Ito's colours, which colour-blind people tell apart, and none too pale for a thin line.
+# Okabe and Ito's colours: colour-blind people can distinguish them. No one is too pale for a thin line.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 _STYLES = ("-", (0, (4, 1.5)), ":", "-.")
 _MARKERS = ("o", "s", "^", "D", "v", "x")

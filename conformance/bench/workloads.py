@@ -79,7 +79,7 @@ def workload(case: Case, seed: int = 0) -> Workload:
 
 
 def rows_to_check(work: Workload, seed: int = 1) -> npt.NDArray[np.int64]:
-    """Return row numbers to compare, int64 ascending: first, last, some at request boundaries, and random ones."""
+    """Return rows to compare, int64 [N] ascending: first, last, some at request boundaries, and random ones."""
     random, rows = Random(seed), work.case.rows
     starts = work.workspace_starts.astype(np.int64)
     beside = np.concatenate([starts, starts - 1])

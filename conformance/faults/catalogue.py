@@ -1,10 +1,9 @@
 """List the known faults of gathers, each with the clause that it breaks and a model of it.
 
-Three changes are not listed as faults of their own. A block table shifted by whole blocks and clamped at its last
-column (the abandoned design) equals a start rounded down to its block, for every legal call: no row then needs a column
-beyond the right one. The request before the last one on equal workspace_starts equals the first one: neither owns a
-row, so the memory of both is poisoned alike. The inverse permutation of scales differs from the permutation (RECORD-4);
-it is a fault.
+Two changes are not listed. A block table shifted by whole blocks and clamped at its last column (the abandoned design)
+equals the fault start-rounded-down for every legal call: no row then needs a column beyond the right one. The request
+before the last one on equal workspace_starts equals the first one: neither owns a row, so the memory of both is
+poisoned alike. The inverse permutation of scales differs from the permutation (RECORD-4), so it is listed.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Equivalent:
 
 def _shifted_and_clamped() -> None:
     for size, start, length in product(range(1, 6), range(20), range(1, 20)):
-        last = (start + length - 1) // size  # of a table row without a column to spare
+        last = (start + length - 1) // size  # column of a table row without a spare column
         row = np.arange(length)
         shifted = np.minimum(start // size + row // size, last) * size + row % size
         assert (shifted == start // size * size + row).all(), (size, start, length)

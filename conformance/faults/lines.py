@@ -71,7 +71,7 @@ def write_lines(rows: Iterable[Row], path: Path = PATH) -> None:
     """Write the file again: the lines of these rows, and the old lines of other faults that still exist."""
     lines = read_lines(path)
     for row in rows:
-        if row.first:  # one that was not judged here, or that nothing saw, keeps the line that it had
+        if row.first:  # a fault that was not judged here, or not detected, keeps its old line
             lines[row.what, row.name] = Line(row.first.removeprefix(GATE), row.failed, row.tests, row.counted)
     path.parent.mkdir(exist_ok=True)
     new = path.with_suffix(".new")

@@ -151,7 +151,7 @@ def boundary_moved(by: int) -> Any:
 
 
 def overwritten(result: Partial, chunk: ContextChunk, partial: Partial, merge: Any) -> None:
-    """Overwrite the tokens of a chunk: merge none."""
+    """Overwrite the tokens of a chunk instead of merging them."""
     context.accumulate(result, replace(chunk, is_continuation=False), partial, merge)
 
 

@@ -168,7 +168,7 @@ MUTANTS = (
         f"e4m3_value({SCALE} % 128 == 127 ? {SCALE} - 1 : {SCALE})",
         "scale-nan-is-448",
     ),
-    # The same and others in the tuned kernel, which does everything in another way.
+    # The same changes, and others, in the tuned kernel, whose code differs.
     Mutant(
         "tuned: nibbles swapped",
         TUNED,

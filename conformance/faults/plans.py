@@ -53,7 +53,7 @@ def every_request_a_share(call: Call) -> list[Chunk]:
         return []
     share = call.row_budget // requests // call.split_alignment * call.split_alignment
     if share * 1000 < max(call.context_lens):
-        raise OverflowError("too many chunks")  # which would take a minute to judge, and are wrong as the others are
+        raise OverflowError("too many chunks")  # these would take a minute to judge and show nothing new
     plan = []
     for start in range(0, max(call.context_lens), share):
         lengths = tuple(max(0, min(share, length - start)) for length in call.context_lens)

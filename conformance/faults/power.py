@@ -84,7 +84,7 @@ class _Counts:
 def _shows(fault: Fault, call: Call, expected: Bf16Bits) -> bool:
     try:
         return bool((fault.gather(call) != expected).any())
-    except IndexError:  # it reads outside of all memory, which is seen
+    except IndexError:  # a read outside of all memory shows
         return True
 
 

@@ -16,7 +16,7 @@ class ToldOtherwise(NumpyTarget):
     ) -> None:
         """Write with the changed arguments. Of several tokens with one slot, write the last one."""
         kv_c, k_pe, slots = self._told(kv_c, k_pe, kv_cache, slot_mapping)
-        kept = np.sort(np.unique(slots[::-1], return_index=True)[1])  # of tokens with one slot the last one
+        kept = np.sort(np.unique(slots[::-1], return_index=True)[1])  # keep the last of the tokens with one slot
         order = len(slots) - 1 - kept
         super().concat_and_cache_mla(kv_c[order], k_pe[order], kv_cache, slots[order], kv_cache_dtype, scale)
 

@@ -17,7 +17,7 @@ def _first_owner(call: Call) -> Ints:
 
 def _one_owner_too_many(call: Call) -> Ints:
     starts = call.at(call.first_rows, np.arange(call.batch_size + 1))
-    ordered = np.maximum.accumulate(starts)  # what a search takes for ascending
+    ordered = np.maximum.accumulate(starts)  # a search takes its input for ascending
     return np.where(starts[-1] <= np.arange(call.num_rows), len(starts) - 1, row_owners(ordered, call.num_rows))
 
 

@@ -70,7 +70,7 @@ def never(config: Serving) -> None:
 
 
 def saying(message: str) -> Otherwise:
-    """Return a startup that refuses what it should, always with the same message (ValueError)."""
+    """Return a startup that raises ValueError(message) wherever a refusal is due."""
 
     def start(config: Serving) -> None:
         if any(refusals(config)):

@@ -39,6 +39,7 @@ class Call:
     """Describe a call of a gather as it lies in memory: its sizes, its layout, and a strip for each array.
 
     `left` is the content of the T rows of dst before the call, uint16 [T, layout.row].
+    Indices count in elements, from the first element of each array.
     """
 
     batch_size: int
@@ -51,7 +52,7 @@ class Call:
     strips: dict[str, Strip]
 
     def at(self, name: str, index: Any) -> npt.NDArray[Any]:
-        """Return elements at int64 `index`, counted from the first one. Raises IndexError outside the allocation."""
+        """Return the elements at `index`, int64 of any shape. Raises IndexError outside of the allocation."""
         strip = self.strips[name]
         places = np.asarray(index, np.int64) + strip.first
         if places.size and places.min() < 0:
@@ -199,9 +200,9 @@ def in_memory(case: GatherCase, poison: Poison) -> Call:
 
 
 def strip_of(array: npt.NDArray[Any]) -> Strip:
-    """Return a view's place in the allocation that it is a view of."""
+    """Return the place of a view, of any shape and dtype, in its allocation."""
     base: Any = array
-    while getattr(base, "base", None) is not None:  # between views of NumPy's own may stand an object that is none
+    while getattr(base, "base", None) is not None:  # a foreign object may stand between NumPy's views
         base = base.base
     held = base.reshape(-1).view(array.dtype)
     first = (array.ctypes.data - held.ctypes.data) // array.itemsize

@@ -77,7 +77,7 @@ class Stepwise(NumpyTarget):
                 self._store_lse(output_lse, self._moved(lse, bound))
 
     def _moved(self, x: Array, bound: Array) -> Array:
-        """Return x moved by `off` bounds and rounded away. Exact or non-finite elements stay."""
+        """Return x, float32 of any shape, moved by `off` bounds and rounded away. Exact or non-finite elements stay."""
         if not self.off:
             return x
         away = np.nextafter((x + self.off * bound).astype(F32), F32(self.off * np.inf))

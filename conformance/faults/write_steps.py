@@ -26,7 +26,10 @@ WIDTHS = {"kv_c": 512, "k_pe": 64}
 
 @dataclass(frozen=True)
 class WriteCall:
-    """Hold a well-formed call of concat_and_cache_mla: its arrays, its kv_cache_dtype, and the writer's profile."""
+    """Hold a well-formed call of concat_and_cache_mla: its arrays, its kv_cache_dtype, and the writer's profile.
+
+    Indices count in elements, from the first element of each array.
+    """
 
     arrays: dict[str, npt.NDArray[Any]]
     kv_cache_dtype: str
@@ -63,7 +66,7 @@ class WriteCall:
         return np.float32(self.arrays["scale"].reshape(-1)[0])
 
     def at(self, name: str, index: Any) -> npt.NDArray[Any]:
-        """Return elements at int64 `index`, counted from the first one. Raises IndexError outside the allocation."""
+        """Return the elements at `index`, int64 of any shape. Raises IndexError outside of the allocation."""
         strip = self.strips[name]
         places = np.asarray(index, np.int64) + strip.first
         if places.size and places.min() < 0:

@@ -21,7 +21,7 @@ def _launch_of_nothing() -> None:
 
 
 def _accepts(*words: str) -> Any:
-    """Return a refusal that accepts a call if the error contains one of the words."""
+    """Return a refusal that raises the error unless it contains one of the words."""
 
     def refuse(error: ValueError, call: WriteCall) -> None:
         if not any(word in str(error) for word in words):
@@ -70,7 +70,7 @@ class _Remembered:
         self.held: Any = None
 
     def of(self, array: Any) -> Any:
-        # The array is kept, so that no other can come to stand where it does.
+        # The array is kept alive, so that its address is not used again.
         if self.array is None or self.array.shape != array.shape or self.array.ctypes.data != array.ctypes.data:
             self.array, self.held = array, array.copy()
         return self.held
@@ -98,7 +98,7 @@ def _remembers_records() -> FaultyWriter:
     known: dict[int, Records] = {}
 
     def made(call: WriteCall, kv_c: Bf16Bits, k_pe: Bf16Bits) -> Records:
-        # As a cache of quantized latents would that takes them for the whole of the record.
+        # A cache of records with the latent alone as its key would do so.
         key = hash((call.kv_cache_dtype, kv_c.tobytes()))
         found = known.setdefault(key, records(call, kv_c, k_pe))
         for oldest in [*known][:-MOST_REMEMBERED]:

@@ -23,7 +23,7 @@ def text(count: int, seed: int) -> Tokens:
 
 
 def request(name: str, prompt: Sequence[Tokens], outputs: int = 1, arrival: int = 0) -> Request:
-    """Return a request whose prompt is the concatenated parts of `prompt`, with `outputs` generated tokens."""
+    """Return a request whose prompt is the parts `prompt`, int64 [n] each, with `outputs` generated tokens."""
     generated = text(outputs, sum(map(ord, name)) + 1_000)
     return Request(name, np.concatenate([*prompt, generated]), sum(map(len, prompt)), arrival)
 
@@ -133,7 +133,7 @@ def compositions(total: int) -> list[tuple[int, ...]]:
 
 
 def split(name: str, prompt: Tokens, ways: Sequence[tuple[int, ...]], **settings: Any) -> Scenario:
-    """Return a scenario that computes one prompt again and again, alone, split in another way each time."""
+    """Return a scenario that computes one prompt, int64 [N], repeatedly, split in another way each time."""
     return small(
         name,
         [request("split " + "+".join(map(str, way)), [prompt]) for way in ways],

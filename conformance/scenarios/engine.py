@@ -180,7 +180,7 @@ class _Engine:
         return found.chunks
 
     def read_back(self, piece: Piece, when: str) -> None:
-        """Compare the records that a request has computed, and the rows that a gather reads from them."""
+        """Compare a request's records, and the rows gathered from them. Raises Differs at the first difference."""
         expected = alone(piece.request, self.kv_cache_dtype, self._profile).records[: piece.end]
         found = self.cache.records(self._slots(piece, 0))
         self.tally.records += piece.end
@@ -243,7 +243,7 @@ class _Engine:
         return f"scenario {self.scenario.name}, {self.kv_cache_dtype}"
 
     def _workspace_rows(self) -> int:
-        """Return the rows of the workspace: so many for a gather without starts that no context is cut."""
+        """Return the rows of the workspace. For a gather without starts they hold every context as a whole."""
         whole = self.scenario.max_num_seqs * self.scenario.longest
         rows = self._rows_of_the_scenario()
         return rows if takes_starts(self.judge, self.kv_cache_dtype) else max(rows, whole)

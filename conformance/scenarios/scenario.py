@@ -36,7 +36,7 @@ class Scenario:
     attend_every: int = 3
     """Of the steps with context, compare the attention of every n-th, the first included. 0: of no step."""
     pad_to: int = 8
-    """Pad a batch to a multiple of so many tokens."""
+    """Pad a batch to a multiple of this number of tokens."""
     block_slack: int = 0
     """Elements between the blocks of the cache."""
     seed: int = 0

@@ -193,7 +193,7 @@ class Scheduler:
     def _grow(self, running: Running, count: int) -> None:
         full, end = running.computed // self.block_size, running.computed + count
         running.blocks += self.pool.take(self._needed(end) - len(running.blocks))
-        if self.prefix_caching:  # found already by who is scheduled next: a step writes before it reads
+        if self.prefix_caching:  # later requests of this step find it already: a step writes before it reads
             for place in range(full, end // self.block_size):
                 self.pool.remember(running.blocks[place], self.hashes[id(running.request)][place])
 

@@ -32,7 +32,7 @@ def write(console: Console) -> int:
 
 
 def check(console: Console) -> int:
-    """Print the files that differ from what would be written. Return 1 if there are any, else 0."""
+    """Print the files that a new `write` would change. Return 1 if there are any, else 0."""
     try:
         texts = files.texts()
     except Disputed as disputed:

@@ -82,7 +82,7 @@ def merged(vector: Vector) -> Json:
 
 
 def of_the_second_model(operator: str, layout: str | None, vector: Vector, expected: Json) -> list[str]:
-    """Return what the torch model does differently, one line a difference, under every profile that matters."""
+    """Return what the torch model does differently, one line a difference, under each profile."""
     profiles = [*PROFILES.values()] if operator == "concat_and_cache_mla" else [DEFAULT]
     wrong = [(profile, wrong_in(_torch(profile), operator, layout, vector.input, expected)) for profile in profiles]
     return [f"the second model, {profile.name}: {line}" for profile, lines in wrong for line in lines]
@@ -121,13 +121,13 @@ def _same(first: Any, second: Any) -> Any:
 
 
 def _encoded(numbers: Array, kind: str) -> Array:
-    """Return numbers of a type as `rows_of` takes them: uint16 for "bf16", else float32. A zero becomes +0."""
+    """Return numbers, of any shape, as `rows_of` takes them: uint16 for "bf16", else float32. A zero becomes +0."""
     exact = (numbers + 0.0).astype(np.float32)
     return (exact.view(np.uint32) >> 16).astype(np.uint16) if kind == "bf16" else exact
 
 
 def _not_beyond(bound: Array, outwards: float) -> Array:
-    """Return the float32 nearest to each float64 bound that is not outside of it."""
+    """Return the float32 nearest to each bound, float64 of any shape, that is not outside of it."""
     near = bound.astype(np.float32)
     beyond = near > bound if outwards > 0 else near < bound
     return np.where(beyond, np.nextafter(near, np.float32(-outwards)), near)

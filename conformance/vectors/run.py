@@ -167,7 +167,7 @@ def _workspace(target: Target, layout: str | None, given: Json, expected: Json) 
 
 
 def _answer(expected: Json, answer: Callable[[], Json]) -> Lines:
-    """Return the mistakes of an answer as lines. An error is right if the vector has to be refused."""
+    """Return the mistakes of an answer as lines. An error is right if a refusal is due. Raises LET_THROUGH only."""
     try:
         found = answer()
     except LET_THROUGH:
