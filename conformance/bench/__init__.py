@@ -1,4 +1,4 @@
-"""How fast targets gather: on a GPU beside a device copy of as many bytes, on the CPU in rows a second.
+"""Measure the speed of gathers: on a GPU beside a device copy of as many bytes, on the CPU in rows a second.
 
-Times stand in no test; what is compared was measured in one run.
+No test depends on times. Compared times come from one run.
 """

@@ -1,4 +1,4 @@
-"""What `python -m conformance bench` is asked for: refused before anything is measured if it cannot be given."""
+"""Run `python -m conformance bench`: refuse impossible options, then measure, show and write the result."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from conformance.targets.base import Target
 
 @dataclass(frozen=True)
 class Files:
-    """Where a result goes, besides the terminal."""
+    """Hold the paths of the files that a result goes to, besides the terminal."""
 
     json: Path | None
     plot: Path | None
     markdown: Path | None
 
     def check(self) -> None:
-        """Raise typer.BadParameter for a file that cannot be written."""
+        """Check the paths. Raises typer.BadParameter if a file cannot be written or a plot cannot be drawn."""
         for option, path in (("--json", self.json), ("--plot", self.plot), ("--markdown", self.markdown)):
             if path is not None:
                 _check_writable(option, path)
@@ -32,7 +32,7 @@ class Files:
             _check_plot(self.plot)
 
     def write(self, result: Result) -> None:
-        """Write what was asked for."""
+        """Write the result to each path. A plot without lines is not drawn."""
         if self.json:
             results.write(result, self.json)
         if self.markdown:
@@ -42,7 +42,15 @@ class Files:
 
 
 def measure(targets: Sequence[Target], sizes: Sizes, repeats: int, files: Files) -> Result:
-    """Run the benchmark; typer.BadParameter before it for files that cannot be written or have nothing to show."""
+    """Run the benchmark and return its result.
+
+    Returns:
+        The result.
+
+    Raises:
+        BadParameter: if a file cannot be written, or a plot is wanted and no target runs on a CUDA device.
+
+    """
     files.check()
     if files.plot and not any(runs_on_a_device(target) for target in targets):
         names = ", ".join(target.name for target in targets)
@@ -56,7 +64,17 @@ def measure(targets: Sequence[Target], sizes: Sizes, repeats: int, files: Files)
 
 
 def stored(path: Path, ignored: dict[str, object], files: Files) -> Result:
-    """The result in a file; `ignored` are the options, by name, that say what to measure: none may be given."""
+    """Return the result in a file, for `--from`.
+
+    `ignored` holds the options, by name, that choose the measurements. They must be empty.
+
+    Returns:
+        The result.
+
+    Raises:
+        BadParameter: if an option in `ignored` is given, the file holds no whole result, or there is nothing to draw.
+
+    """
     given = [name for name, value in ignored.items() if value]
     if given:
         found = f"--from redraws a stored result and measures nothing; found beside it {', '.join(given)}"
@@ -73,7 +91,7 @@ def stored(path: Path, ignored: dict[str, object], files: Files) -> Result:
 
 
 def deliver(result: Result, files: Files) -> int:
-    """Show a result and write its files; the exit status, 1 if a target gathered wrong bits or crashed."""
+    """Show a result and write its files. Return 1 if a target gathered wrong bits or crashed, else 0."""
     table.show(result, Console())
     files.write(result)
     if files.plot and not plot.lines_of(result):
@@ -95,7 +113,7 @@ def _check_writable(option: str, path: Path) -> None:
             f"{path}: {error.strerror}; allowed is a file that can be written", param_hint=option
         ) from error
     if not existed:
-        path.unlink()  # whoever interrupts the measurement finds no empty file
+        path.unlink()  # an interrupted measurement leaves no empty file
 
 
 def _check_plot(path: Path) -> None:

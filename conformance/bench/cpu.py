@@ -1,4 +1,4 @@
-"""Timing where arrays do not live on a GPU: one call at a time, by the clock on the wall."""
+"""Time gathers of arrays on the CPU: one call at a time, by wall clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WALL_CLOCK = "wall clock"
 
 
 def bench(targets: Sequence[Target], case: Case, repeats: int) -> list[Measurement]:
-    """Time a case on targets; the first one that is measured is what the others are compared with."""
+    """Return a case's measurements on targets. The first measured target is the reference of the others' ratios."""
     outcomes = _outcomes(targets, case, repeats)
     first = next((ended.microseconds for ended in outcomes if ended.microseconds is not None), None)
     return [

@@ -1,4 +1,4 @@
-"""A GPU by way of CuPy."""
+"""Time gathers on a GPU with CuPy."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ word = x ^ (x >> 16);
 
 
 class CupyDevice:
-    """See Device: CuPy's current one."""
+    """Use CuPy's current device; implements Device."""
 
     def __init__(self) -> None:
-        """CuPy has to be importable."""
+        """Read the device's properties. Raises ImportError without CuPy."""
         import cupy
 
         self._cupy = cupy
@@ -36,7 +36,7 @@ class CupyDevice:
         self.l2_bytes = int(self._properties["l2CacheSize"])
 
     def facts(self) -> dict[str, Any]:
-        """See Device."""
+        """Return the device's facts in JSON types; see Device."""
         runtime, nvrtc = self._cupy.cuda.runtime, self._cupy.cuda.nvrtc
         return {
             "name": self._properties["name"].decode(),
@@ -49,21 +49,21 @@ class CupyDevice:
         }
 
     def identity(self) -> str:
-        """See Device."""
+        """Return the PCI bus id, by which nvidia-smi finds the device."""
         return str(self._cupy.cuda.runtime.deviceGetPCIBusId(self._number))
 
     def free_bytes(self) -> int:
-        """See Device."""
+        """Return the free bytes, after CuPy's memory pool is emptied."""
         self._cupy.cuda.runtime.deviceSynchronize()
         self._cupy.get_default_memory_pool().free_all_blocks()
         return int(self._cupy.cuda.runtime.memGetInfo()[0])
 
     def upload(self, numbers: Int32s) -> Any:
-        """See Device."""
+        """Return int32 numbers as a CuPy array of the same shape."""
         return self._cupy.asarray(numbers)
 
     def random_bytes(self, shape: tuple[int, ...], seed: int) -> Any:
-        """See Device."""
+        """Return random bytes as a uint8 CuPy array. Their number must be a multiple of 4."""
         words = self._cupy.empty(int(np.prod(shape, dtype=np.int64)) // 4, np.uint32)
         self._random_words(np.uint32(seed), words)
         return words.view(np.uint8).reshape(shape)
@@ -73,29 +73,29 @@ class CupyDevice:
         return self._cupy.ElementwiseKernel("uint32 seed", "uint32 word", _RANDOM_WORDS, "nvfp4_bench_random_words")
 
     def empty_rows(self, rows: int, width: int) -> Any:
-        """See Device."""
+        """Return an uninitialized uint16 CuPy array [rows, width] for bf16 encodings."""
         return self._cupy.empty((rows, width), np.uint16)
 
     def fill(self, dst: Any, bits: int) -> None:
-        """See Device."""
+        """Write a bf16 encoding into every element of dst."""
         dst.fill(bits)
 
     def rows_of(self, dst: Any, rows: npt.NDArray[np.int64]) -> Bf16Bits:
-        """See Device."""
+        """Return the rows of dst with the numbers `rows`, int64 [N]: uint16 [N, width] on the host."""
         found: Bf16Bits = self._cupy.asnumpy(dst[self._cupy.asarray(rows)])
         return found
 
     def records_of(
         self, cache: Any, blocks: npt.NDArray[np.int64], slots: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint8]:
-        """See Device."""
+        """Return records of a cache, int64 [N] blocks and slots: uint8 [N, 352] on the host."""
         at = self._cupy.asarray(blocks), self._cupy.asarray(slots)
         found: npt.NDArray[np.uint8] = self._cupy.asnumpy(cache[at])
         return found
 
     @contextmanager
     def stream(self) -> Iterator[_CupyStream]:
-        """See Device."""
+        """Yield a new non-blocking stream as the current one, after all earlier work is done."""
         self._cupy.cuda.runtime.deviceSynchronize()
         stream = self._cupy.cuda.Stream(non_blocking=True)
         with stream:

@@ -1,4 +1,4 @@
-"""Timing on a GPU: a case's gathers by several targets, the plain kernel, and the copy they are measured by."""
+"""Time a case on a GPU: gathers by several targets, the plain kernel, and a copy of as many bytes."""
 
 from __future__ import annotations
 
@@ -38,10 +38,14 @@ def bench(
     repeats: int,
     under_load: UnderLoad = lambda load: None,
 ) -> list[Measurement]:
-    """Time a case on targets whose arrays one library makes.
+    """Time a case on targets whose arrays come from one library.
 
-    `plain` is the baseline, one of `targets` or not, or None where there is none. `under_load` is called with a
-    load, some milliseconds of a target's gathers, to look at the device meanwhile.
+    `plain` is the baseline, which need not be in `targets`, or None. `under_load` gets a function that keeps the device
+    busy with gathers for some milliseconds, so that it can read the clocks meanwhile.
+
+    Returns:
+        A measurement for each of `targets`.
+
     """
     outcomes: dict[str, Outcome] = {}
     copies: list[float] = []
@@ -81,7 +85,7 @@ def _measurement(target: Target, case: Case, ended: Outcome, copy: float | None,
 
 @dataclass
 class _Set:
-    """The arrays that differ from call to call; the others are those of the workload."""
+    """Hold the arrays that differ from call to call. The others are those of the workload."""
 
     cache: Any
     dst: Any
@@ -90,7 +94,7 @@ class _Set:
 
 
 class _SetUp:
-    """The arrays of a case, as many sets of them as keep each other out of the L2 cache."""
+    """Hold the arrays of a case, in enough sets that the L2 cache never holds the next one."""
 
     def __init__(self, device: Device, case: Case) -> None:
         self.device, self.work = device, workload(case)
@@ -105,10 +109,14 @@ class _SetUp:
         }
 
     def copy_times(self, stream: Stream, repeats: int) -> list[float]:
-        """Microseconds of a copy that reads and writes the bytes of a gather, half of them each.
+        """Time copies that read and write as many bytes as a gather: half of them are read, half written.
 
-        Not as a graph: a captured copy is left to a copy engine, which moves 2.7 TB/s on an H200 where the copy on a
-        plain stream moves 4.2, and the honest baseline is the faster one.
+        The copies are not captured in a graph. A captured copy is left to a copy engine, which moves 2.7 TB/s on an
+        H200; a copy on a plain stream moves 4.2 TB/s. The faster one is the baseline.
+
+        Returns:
+            Microseconds of one copy, `repeats` times.
+
         """
 
         def run() -> None:
@@ -120,7 +128,14 @@ class _SetUp:
         return [stream.elapsed(run) / self.calls for _ in range(repeats)]
 
     def gather_time(self, target: Target, stream: Stream, repeats: int, under_load: UnderLoad) -> Outcome:
-        """The median time of a call, once the bits are right: of a first call, and of the launches that are timed."""
+        """Return the median microseconds of a call, or a verdict on wrong bits or an error.
+
+        The bits of a first call and of the timed launches are compared with the golden model before the time is taken.
+
+        Returns:
+            The outcome.
+
+        """
         try:
             self._blank()
             self._gather(target, 0)
@@ -132,7 +147,7 @@ class _SetUp:
             self._blank()
             run()
             stream.synchronize()
-            # Launches that went to another stream than the current one are not in the graph, nor is their time.
+            # The graph lacks launches on another stream than the current one, and so does the measured time.
             wrong = self._wrong_bits(target, len(self.sets) - 1, f"launched as timed ({how}), on the current stream")
             if wrong:
                 return wrong
@@ -149,7 +164,7 @@ class _SetUp:
 
         try:
             return stream.captured(run), GRAPH
-        except (TargetError, RuntimeError):  # it synchronises or allocates, which it may
+        except (TargetError, RuntimeError):  # the gather synchronizes or allocates, which is allowed
             return run, BACK_TO_BACK
 
     def _gather(self, target: Target, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What a GPU is asked for while a target is timed there, whichever library makes the target's arrays."""
+"""Define the operations that a timing needs on a GPU, for any array library."""
 
 from __future__ import annotations
 
@@ -14,70 +14,81 @@ from fixtures.cases import Int32s
 from reference.scalars import Bf16Bits
 
 Run = Callable[[], None]
-"""Some launches on the current stream."""
+"""A function that launches work on the current stream."""
 
 
 class Stream(Protocol):
-    """The library's current stream, which waits for no other one."""
+    """Describe the library's current stream, which waits for no other stream."""
 
     def captured(self, run: Run) -> Run:
-        """Capture the launches of `run` into a CUDA graph and give its replay; raises whatever forbids it."""
+        """Capture the launches of `run` in a CUDA graph and return its replay. Raises if `run` cannot be captured."""
 
     def elapsed(self, run: Run) -> float:
-        """Microseconds that the device takes for the launches of `run`, which it is given twice: see `busy_first`."""
+        """Return the microseconds of the launches of `run`, which is called twice; see `busy_first`."""
 
     def copy(self, destination: Any, source: Any) -> None:
-        """Launch a copy of a packed array to another one of as many bytes."""
+        """Launch a copy from one packed array to another of as many bytes."""
 
     def synchronize(self) -> None:
-        """Wait for what was launched on it."""
+        """Wait for all launches on the stream."""
 
 
 class Device(Protocol):
-    """A GPU, by way of a library."""
+    """Describe a GPU as a library gives access to it."""
 
     l2_bytes: int
 
     def facts(self) -> dict[str, Any]:
-        """What it is, in JSON types: name, sm, memory_bytes, l2_bytes, driver_cuda, cuda_runtime, nvrtc."""
+        """Return name, sm, memory_bytes, l2_bytes, driver_cuda, cuda_runtime and nvrtc in JSON types."""
 
     def identity(self) -> str:
-        """What nvidia-smi knows it by."""
+        """Return the name by which nvidia-smi finds the device."""
 
     def free_bytes(self) -> int:
-        """Bytes that can be allocated, after the library has given back what it keeps in reserve."""
+        """Return the bytes that can be allocated, after the library has freed its reserve."""
 
     def upload(self, numbers: Int32s) -> Any:
-        """An int32 array of these numbers."""
+        """Return int32 numbers as an array on the device, of the same shape."""
 
     def random_bytes(self, shape: tuple[int, ...], seed: int) -> Any:
-        """A uint8 array of a multiple of four bytes, made there: the host would take minutes for gigabytes."""
+        """Return random bytes as a uint8 array on the device. Their number must be a multiple of 4.
+
+        The device makes the bytes: the host would take minutes for gigabytes.
+
+        Returns:
+            A uint8 array of this shape.
+
+        """
 
     def empty_rows(self, rows: int, width: int) -> Any:
-        """A bf16 array [rows, width]."""
+        """Return an uninitialized array of bf16 [rows, width] on the device."""
 
     def fill(self, dst: Any, bits: int) -> None:
-        """Write a bf16 encoding into every element."""
+        """Write a bf16 encoding into every element of dst."""
 
     def rows_of(self, dst: Any, rows: npt.NDArray[np.int64]) -> Bf16Bits:
-        """uint16 [N, width]: these rows of dst."""
+        """Return the rows of dst with the numbers `rows`, int64 [N]: uint16 [N, width] on the host."""
 
     def records_of(
         self, cache: Any, blocks: npt.NDArray[np.int64], slots: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint8]:
-        """uint8 [N, 352]: these slots of these blocks."""
+        """Return records of a cache, int64 [N] blocks and slots: uint8 [N, 352] on the host."""
 
     def stream(self) -> AbstractContextManager[Stream]:
-        """Make a new non-blocking stream the current one, once all that was launched before is done.
+        """Return a context in which a new non-blocking stream is current. All earlier work is done before.
 
-        Such a stream does not wait for uploads: from pageable memory they may still be under way when they return.
+        The stream does not wait for later uploads: from pageable memory they may still run when `upload` returns.
+
+        Returns:
+            A context manager of the stream.
+
         """
 
 
 def busy_first(run: Run, start: Run, end: Run) -> None:
-    """Launch `run` twice and let `start` and `end` mark the second time.
+    """Launch `run` twice. Call `start` before the second time and `end` after it.
 
-    While the device is at the first, the host launches the second, so that no launch gap is timed.
+    While the device runs the first launches, the host launches the second ones. So no launch gap is timed.
     """
     run()
     start()
@@ -86,7 +97,7 @@ def busy_first(run: Run, start: Run, end: Run) -> None:
 
 
 def device_of(memory: Memory) -> Device | None:
-    """The GPU that arrays of `memory` live on, or None where they live elsewhere."""
+    """Return the GPU on which arrays of `memory` live, or None if they live elsewhere."""
     if memory.name == "cupy":
         from conformance.bench.cupy_device import CupyDevice
 
@@ -99,5 +110,5 @@ def device_of(memory: Memory) -> Device | None:
 
 
 def version_text(number: int) -> str:
-    """CUDA's number of a version as text: 13000 -> 13.0."""
+    """Return CUDA's version number as text: 13000 -> 13.0."""
     return f"{number // 1000}.{number % 1000 // 10}"

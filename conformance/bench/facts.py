@@ -1,4 +1,4 @@
-"""What a benchmark's numbers depend on: versions, processor, device, clocks."""
+"""Collect the facts that a benchmark's numbers depend on: versions, processor, device, clocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE = 20  # seconds
 
 
 def machine_facts() -> dict[str, Any]:
-    """Of Python, libraries (None: not installed) and processor; `device` is None until somebody knows one."""
+    """Return facts on Python, the libraries and the processor. A missing library is None, and so is `device`."""
     return {
         "python": platform.python_version(),
         "numpy": _version("numpy"),
@@ -31,9 +31,14 @@ def machine_facts() -> dict[str, Any]:
 
 
 def nvidia_smi(identity: str, load: Callable[[], object] = lambda: None) -> dict[str, Any]:
-    """The driver's version, and the present and the highest clocks in MHz while `load` is called again and again.
+    """Return the driver's version, and the present and the highest clocks in MHz.
 
-    All of them None where nvidia-smi is missing or does not answer.
+    `load` is called again and again meanwhile, to keep the device busy.
+
+    Returns:
+        The values by the keys driver, sm_mhz, sm_max_mhz, memory_mhz, memory_max_mhz. All are None if nvidia-smi is
+        missing or does not answer within 20 seconds.
+
     """
     command = ["nvidia-smi", f"--id={identity}", f"--query-gpu={','.join(_ASKED)}", "--format=csv,noheader,nounits"]
     try:
@@ -49,7 +54,7 @@ def nvidia_smi(identity: str, load: Callable[[], object] = lambda: None) -> dict
 
 
 def read_answer(line: str) -> dict[str, Any]:
-    """nvidia-smi's line as numbers and text; None for what it does not know."""
+    """Return nvidia-smi's line as numbers and text by name. A value that is no number is None."""
     values = [value.strip() for value in line.strip().split(",")]
     if len(values) != len(_NAMES):
         return dict.fromkeys(_NAMES)

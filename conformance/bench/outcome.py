@@ -1,4 +1,4 @@
-"""How a measurement ended, and whether the bits it timed are right."""
+"""Describe the end of a measurement, and check the bits that it timed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from reference.scalars import Bf16Bits
 
 Ints = npt.NDArray[np.int64]
 RecordsOf = Callable[[Ints, Ints], npt.NDArray[np.uint8]]
-"""int64 [N] blocks and int64 [N] slots of a cache -> uint8 [N, 352]."""
+"""A function of int64 [N] blocks and int64 [N] slots of a cache that returns records, uint8 [N, 352]."""
 
 FAILURES = (TargetError, MemoryError, RuntimeError)
-"""What ends a measurement and not the run; both CuPy and torch raise a RuntimeError for what CUDA reports."""
+"""Errors that end a measurement but not the run. CuPy and torch raise RuntimeError for an error of CUDA."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The median microseconds of a call and how they were taken, or a verdict other than "measured" and its reason."""
+    """Hold the median microseconds of a call and the way of timing, or another verdict and its reason."""
 
     verdict: str
     why: str = ""
@@ -35,12 +35,12 @@ class Outcome:
 
 
 def measured(microseconds: Sequence[float], how: str) -> Outcome:
-    """The median of repeated measurements."""
+    """Return the outcome of repeated measurements: the median of `microseconds`."""
     return Outcome(MEASURED, how=how, microseconds=statistics.median(microseconds))
 
 
 def failed(error: BaseException) -> Outcome:
-    """What one of FAILURES means: out of memory is no fault of a target's."""
+    """Return the outcome of one of FAILURES: "not judged" if memory ran out, else "crashed"."""
     said = " ".join((str(error) or type(error).__name__).split())[:200]
     if isinstance(error, MemoryError) or "OutOfMemoryError" in (type(error).__name__, said.partition(":")[0]):
         return Outcome(NOT_JUDGED, said)
@@ -48,20 +48,28 @@ def failed(error: BaseException) -> Outcome:
 
 
 def require_memory(needed: int, free: int) -> None:
-    """Raise MemoryError for arrays of `needed` bytes together where there are `free` ones."""
+    """Raise MemoryError if `needed` bytes exceed the `free` ones."""
     if needed > free:
         raise MemoryError(f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB free")
 
 
 def expected_rows(work: Workload, rows: Ints, records_of: RecordsOf) -> Bf16Bits:
-    """uint16 [N, 576]: what the golden model reads for these rows of dst."""
+    """Return the golden rows of dst with the numbers `rows`, int64 [N]: uint16 bf16 encodings [N, 576]."""
     source = work.sources
     blocks = work.block_table[source.request[rows], source.column[rows]].astype(np.int64)
     return read_records(NVFP4_DS_MLA, records_of(blocks, source.slot[rows]))
 
 
 def wrong_bits(expected: Bf16Bits, observed: Bf16Bits, rows: Ints, nan: str, when: str) -> Outcome | None:
-    """None where the sampled rows are right, else the outcome that says how many are not, and `when`."""
+    """Return None if the sampled rows are right, else a "wrong bits" outcome with their number and `when`.
+
+    expected, observed: uint16 bf16 encodings [N, 576]; rows: int64 [N], their numbers in dst; nan: the target's NaN
+    rule.
+
+    Returns:
+        The outcome or None.
+
+    """
     wrong = wrong_elements(expected, observed, nan).any(axis=1)
     if not wrong.any():
         return None

@@ -1,4 +1,4 @@
-"""How long targets plan: a batch of 1,024 requests, beside the golden model."""
+"""Time planners on a batch of 1,024 requests, beside the golden model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REPEATS = 15
 
 @dataclass(frozen=True)
 class Planned:
-    """The median time of a plan, and how many chunks it has."""
+    """Hold the median microseconds of a plan and its number of chunks."""
 
     target: str
     longest: int
@@ -32,14 +32,28 @@ class Planned:
 
 
 def batch(longest: int) -> PlanCase:
-    """1,024 contexts of up to `longest` tokens, every seventeenth empty, for a workspace of 65,536 rows."""
+    """Return a batch of 1,024 contexts of up to `longest` tokens, for a workspace of 65,536 rows.
+
+    Every seventeenth context is empty.
+
+    Returns:
+        The case, the same in every call.
+
+    """
     lengths = np.random.Generator(np.random.Philox(7)).integers(0, longest + 1, REQUESTS)
     lengths[::17] = 0
     return PlanCase(tuple(int(n) for n in lengths), ROWS, ROWS, ALIGNMENT)
 
 
 def bench_plans(targets: Sequence[Target], repeats: int = REPEATS) -> list[Planned]:
-    """Time the golden model and then the targets on each batch; Differs, Crashed or Unsupported for one that cannot."""
+    """Return the times of the golden model and of the targets on each batch.
+
+    Each plan is judged before it is timed. Differs, Crashed or Unsupported pass through to the caller.
+
+    Returns:
+        The times, in the order of LONGEST, then of targets.
+
+    """
     others = [target for target in targets if target.name != "numpy"]
     return [_planned(target, longest, repeats) for longest in LONGEST for target in (NumpyTarget(), *others)]
 

@@ -1,4 +1,4 @@
-"""A result as a picture: the ratio to the copy against rows."""
+"""Draw a result: the ratio to the device copy against the rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GOALS = (0.85, 0.95)
-# Okabe and Ito's colours, which colour-blind people tell apart, and none too pale for a thin line.
+# Okabe and Ito's colours: colour-blind people can distinguish them. No one is too pale for a thin line.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 _STYLES = ("-", (0, (4, 1.5)), ":", "-.")
 _MARKERS = ("o", "s", "^", "D", "v", "x")
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 def lines_of(result: Result) -> dict[Key, list[tuple[int, float]]]:
-    """For each target, block size and number of requests that was measured on a device: rows and ratio, ascending."""
+    """Return points (rows, ratio), ascending, by target, block size and requests, as measured on a device."""
     lines: dict[Key, list[tuple[int, float]]] = {}
     for measurement in result.of("device"):
         ratio = measurement.derived()["ratio_to_copy"]
@@ -32,12 +32,12 @@ def lines_of(result: Result) -> dict[Key, list[tuple[int, float]]]:
 
 
 def rows_label(rows: int) -> str:
-    """65,536 or, for whole ones of 2^20, 4 M."""
+    """Return a number of rows as text: "65,536", or "4 M" for a multiple of 2^20."""
     return f"{rows >> 20} M" if rows and rows % (1 << 20) == 0 else f"{rows:,}"
 
 
 def draw(result: Result, path: Path) -> None:
-    """Write the picture of `lines_of`, as SVG or PNG by the name's ending; equal results give equal files."""
+    """Draw the lines of a result to an SVG or a PNG file, by its suffix. Equal results give equal files."""
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""What a benchmark found, and its JSON."""
+"""Hold the result of a benchmark, and read and write it as JSON."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ MEASURED, WRONG_BITS, NOT_JUDGED, CRASHED = "measured", "wrong bits", "not judge
 
 
 class BadResult(ValueError):
-    """A file holds no result of this benchmark."""
+    """Report a file that holds no result of this benchmark."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One target's gather of one case: the median microseconds of a call, or a verdict other than "measured".
+    """Hold one target's gather of one case: the median microseconds of a call, or another verdict.
 
-    `why` explains such a verdict. `how` says what was timed: a replayed CUDA graph, calls back to back, or a call at a
-    time by the clock on the wall. The other times belong to the same case and run, None where there are none: a device
-    copy of as many bytes, the plain kernel, and (on the CPU) the first target that was measured.
+    `why` explains a verdict other than "measured". `how` is the way of timing: a replayed CUDA graph, calls back to
+    back, or one call at a time by wall clock. The other times are of the same case and run, in microseconds, or None: a
+    device copy of as many bytes, the plain kernel, and on the CPU the first measured target.
     """
 
     target: str
@@ -41,11 +41,11 @@ class Measurement:
 
     @property
     def case(self) -> Case:
-        """What was gathered."""
+        """The gathered case."""
         return Case(self.rows, self.block_size, self.requests)
 
     def derived(self) -> dict[str, float | None]:
-        """gb_per_s (10^9 bytes, 1,504 a row), rows_per_s, and the ratios of the other times to the target's."""
+        """Return gb_per_s (10^9 bytes, 1,504 a row), rows_per_s, and the ratios of the other times to this one."""
         time = self.microseconds
         return {
             "gb_per_s": None if time is None else self.case.nbytes / time / 1e3,
@@ -58,7 +58,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class TargetNote:
-    """A target of a run: where it ran or why it did not, and what it says really ran."""
+    """Describe a target of a run: its place or the reason that it was not judged, and its receipt."""
 
     name: str
     where: str
@@ -68,7 +68,7 @@ class TargetNote:
 
 @dataclass(frozen=True)
 class Result:
-    """A run: `date` is in UTC, `machine` what facts.machine_facts gives."""
+    """Hold a run: `date` is in UTC, and `machine` comes from facts.machine_facts."""
 
     date: str
     machine: dict[str, Any]
@@ -76,16 +76,16 @@ class Result:
     measurements: list[Measurement]
 
     def of(self, place: str) -> list[Measurement]:
-        """The measurements on the device, or those on the CPU."""
+        """Return the measurements of a place, "device" or "cpu"."""
         return [measurement for measurement in self.measurements if measurement.place == place]
 
     @property
     def failed(self) -> bool:
-        """Whether a target gathered wrong bits or crashed."""
+        """True if a target gathered wrong bits or crashed."""
         return any(measurement.verdict in (WRONG_BITS, CRASHED) for measurement in self.measurements)
 
     def as_json(self) -> dict[str, Any]:
-        """JSON types; the schema has the number 1."""
+        """Return the result in JSON types, with derived numbers."""
         rows = [{**asdict(measurement), **measurement.derived()} for measurement in self.measurements]
         return {"schema": SCHEMA, **asdict(self), "measurements": rows}
 
@@ -96,7 +96,16 @@ def write(result: Result, path: Path) -> None:
 
 
 def read(path: Path) -> Result:
-    """The result that `write` has written; BadResult, KeyError or TypeError say what is wrong with the file."""
+    """Return the result in a JSON file.
+
+    Returns:
+        The result.
+
+    Raises:
+        BadResult: if the file is no JSON, or of another schema. KeyError or TypeError is raised for missing or unknown
+            fields.
+
+    """
     try:
         stored = json.loads(path.read_text())
     except ValueError as error:

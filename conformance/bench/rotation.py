@@ -1,4 +1,4 @@
-"""How many sets of arrays a measurement goes round, and how often it calls."""
+"""Compute the number of array sets that a measurement rotates over, and its number of calls."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ _MOST_SETS, _MOST_CALLS = 512, 2048
 
 
 def sets_needed(nbytes: int, l2_bytes: int) -> int:
-    """How many sets of `nbytes` bytes to rotate over, so that none is found in an L2 cache of `l2_bytes`.
+    """Return the number of sets of `nbytes` bytes to rotate over, so that an L2 cache of `l2_bytes` holds none.
 
-    At most 512: a gather of less than 1.2 MiB is about its launch, wherever its bytes come from.
+    The result is at most 512. The time of a gather of less than 1.2 MiB is mostly its launch, wherever its bytes are.
+
+    Returns:
+        The number of sets.
+
     """
     return min(_MOST_SETS, -(-max(600 << 20, 8 * l2_bytes) // nbytes))
 
 
 def calls_needed(nbytes: int, sets: int) -> int:
-    """How many calls of `nbytes` bytes to time together: each set as often as any other, and at least two calls."""
+    """Return the number of calls of `nbytes` bytes to time together: a multiple of `sets`, and at least 2."""
     calls = min(_MOST_CALLS, max(2, -(-_MOVED // nbytes)))
     return -(-calls // sets) * sets

@@ -1,4 +1,4 @@
-"""A benchmark from beginning to end: which target runs which cases, and what is known of the machine."""
+"""Run a benchmark: choose each target's cases and place, measure, and note the facts of the machine."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ ON_DEVICE, ON_CPU = ("cuda", PLAIN), ("numpy", "torch", "host", "host-plain")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of the cases: every combination of these; an empty tuple stands for what the place measures by default."""
+    """Hold the sizes of the cases; every combination is a case. An empty tuple means the defaults of the place."""
 
     rows: tuple[int, ...] = ()
     block_sizes: tuple[int, ...] = ()
     requests: tuple[int, ...] = ()
 
     def on_device(self) -> list[Case]:
-        """The cases for a GPU, those with most rows first."""
+        """Return the cases for a GPU, those with most rows first."""
         return self._cases((1 << 22, 1 << 20, 1 << 16), (64, 1024), (1, 16, 256))
 
     def on_cpu(self) -> list[Case]:
-        """The cases for a CPU."""
+        """Return the cases for a CPU, those with most rows first."""
         return self._cases((1 << 16,), (64,), (16,))
 
     def _cases(self, rows: tuple[int, ...], block_sizes: tuple[int, ...], requests: tuple[int, ...]) -> list[Case]:
@@ -42,23 +42,28 @@ class Sizes:
 
 
 def default_targets() -> list[str]:
-    """Names of what is measured if nobody says what to measure."""
+    """Return the names of the targets to measure by default."""
     return [*ON_CPU] if why_no_device() else [*ON_DEVICE, *ON_CPU]
 
 
 def why_not(target: Target) -> str | None:
-    """Why a target cannot be measured here; None if it can."""
+    """Return the reason that a target cannot be measured here, or None if it can."""
     lacking = {GATHER, GATHER_STARTS} - target.capabilities
     return f"it lacks {', '.join(sorted(lacking))}" if lacking else target.unavailable()
 
 
 def runs_on_a_device(target: Target) -> bool:
-    """Whether a target would be measured on a GPU of this machine."""
+    """Return whether a target would be measured on a GPU of this machine."""
     return why_not(target) is None and device_of(target.memory) is not None
 
 
 def run(targets: Sequence[Target], sizes: Sizes, repeats: int, progress: Callable[[str], None]) -> Result:
-    """Measure every target on the cases of its place; `progress` is told what comes next, in a few words."""
+    """Measure every target on the cases of its place. `progress` gets a few words before each measurement.
+
+    Returns:
+        The result.
+
+    """
     reasons = {target.name: why_not(target) for target in targets}
     able = [target for target in targets if reasons[target.name] is None]
     groups: dict[str, list[Target]] = {}
@@ -99,7 +104,7 @@ def _on_device(
 
 
 class _Clocks:
-    """Looked at once, under the first load there is: of the largest case, which comes first."""
+    """Read the clocks once, under the first load: that of the largest case, which runs first."""
 
     def __init__(self, identity: str) -> None:
         self.identity = identity

@@ -1,4 +1,4 @@
-"""A result as tables: on a terminal, and as markdown."""
+"""Show a result as tables, on a terminal or as markdown."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _table(columns: list[Column], measurements: list[Measurement]) -> Table:
 
 
 def as_markdown(result: Result) -> str:
-    """The facts and the tables, without a heading."""
+    """Return the facts and the tables as markdown, without a heading."""
     lines = [f"- {name}: {value}" for name, value in facts(result)]
     for place, columns, note in _TABLES:
         if result.of(place):
@@ -79,7 +79,7 @@ def as_markdown(result: Result) -> str:
 
 
 def facts(result: Result) -> list[tuple[str, str]]:
-    """Names and values of what the numbers depend on."""
+    """Return the names and values of the facts that the numbers depend on."""
     machine = result.machine
     versions = [f"{name} {machine[name]}" for name in ("python", "numpy", "torch", "cupy") if machine[name]]
     return [

@@ -1,4 +1,4 @@
-"""How long the project's commands take: docs/timings.json, and the table of it in docs/coverage.md.
+"""Measure the time of the project's commands, in docs/timings.json, and write its table into docs/coverage.md.
 
 `python -m conformance.bench.timings measure LABEL WHEN COMMAND...` runs a command and notes wall and processor time;
 `... record LABEL WHEN WALL CPU MACHINE` notes what was measured elsewhere; `... write` writes the table. WHEN is a word
@@ -28,7 +28,7 @@ TABLE = re.compile(r"(?<=<!-- timings -->\n).*?(?=<!-- end of timings -->)", re.
 
 @dataclass(frozen=True)
 class Timing:
-    """One run of a command: seconds of wall and processor time, the machine, and the day."""
+    """Hold one run of a command: seconds of wall and processor time, the machine, and the day."""
 
     label: str
     when: str
@@ -39,13 +39,13 @@ class Timing:
 
 
 def read(folder: Path = DOCS) -> list[Timing]:
-    """Return the timings that are kept, oldest first."""
+    """Return the stored timings, oldest first, or [] if there is no file."""
     path = folder / "timings.json"
     return [Timing(**timing) for timing in json.loads(path.read_text())] if path.is_file() else []
 
 
 def keep(timing: Timing, folder: Path = DOCS) -> None:
-    """Add a timing, in the place of one of the same label, time and machine."""
+    """Add a timing to the file. It replaces one of the same label, time and machine."""
     same = (timing.label, timing.when, timing.machine)
     kept = [each for each in read(folder) if (each.label, each.when, each.machine) != same]
     lines = ",\n".join(json.dumps(asdict(each)) for each in [*kept, timing])
@@ -53,7 +53,7 @@ def keep(timing: Timing, folder: Path = DOCS) -> None:
 
 
 def measure(label: str, when: str, command: Sequence[str]) -> Timing:
-    """Run a command and return its timing; raise CalledProcessError if it fails."""
+    """Run a command and return its timing in seconds. Raises CalledProcessError if the command fails."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(command, check=True)
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -62,13 +62,13 @@ def measure(label: str, when: str, command: Sequence[str]) -> Timing:
 
 
 def this_machine() -> str:
-    """Name the processor and the CPUs of this machine."""
+    """Return the name of the processor and the number of CPUs."""
     model = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return f"{model[1] if model else platform.machine()}, {cpus()} CPUs"
 
 
 def table(timings: Sequence[Timing]) -> Iterator[str]:
-    """Yield the lines of a Markdown table: a row for each label and machine, two columns for each time."""
+    """Yield the lines of a Markdown table: a row for each label and machine, two times a column."""
     whens = list(dict.fromkeys(timing.when for timing in timings))
     yield f"| command | machine | {' | '.join(f'{when}: wall, processor' for when in whens)} |"
     yield f"|---|---|{'--:|' * len(whens)}"
@@ -86,7 +86,7 @@ def write(folder: Path = DOCS) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do what the command line asks for."""
+    """Run the command of the arguments and write the table. Raises SystemExit with the usage if it is unknown."""
     match arguments:
         case ["measure", label, when, *command] if command:
             keep(measure(label, when, command))

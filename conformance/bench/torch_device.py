@@ -1,4 +1,4 @@
-"""A GPU by way of torch."""
+"""Time gathers on a GPU with torch."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ cuda: Any = torch.cuda  # its streams and events have no type hints
 
 
 class TorchDevice:
-    """See Device."""
+    """Use a CUDA device of torch; implements Device."""
 
     def __init__(self, name: str) -> None:
-        """`name` is torch's, such as cuda or cuda:1."""
+        """Set the device by torch's name, for example cuda or cuda:1."""
         self._device = torch.device(name)
         self._properties: Any = torch.cuda.get_device_properties(self._device)
         self.l2_bytes = int(self._properties.L2_cache_size)
 
     def facts(self) -> dict[str, Any]:
-        """See Device; torch does not say which driver or NVRTC there is."""
+        """Return the device's facts; driver_cuda and nvrtc are None, since torch does not know them."""
         return {
             "name": str(self._properties.name),
             "sm": f"sm_{self._properties.major}{self._properties.minor}",
@@ -39,42 +39,42 @@ class TorchDevice:
         }
 
     def identity(self) -> str:
-        """See Device."""
+        """Return the GPU's UUID, by which nvidia-smi finds the device."""
         return f"GPU-{self._properties.uuid}"
 
     def free_bytes(self) -> int:
-        """See Device."""
+        """Return the free bytes, after torch's cache is emptied."""
         torch.cuda.synchronize(self._device)
         with suppress(RuntimeError):  # see _refuse_what_synchronizes
             torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(self._device)[0])
 
     def upload(self, numbers: Int32s) -> Any:
-        """See Device."""
+        """Return int32 numbers as a tensor of the same shape."""
         return torch.from_numpy(numbers).to(self._device)
 
     def random_bytes(self, shape: tuple[int, ...], seed: int) -> Any:
-        """See Device."""
+        """Return random bytes as a uint8 tensor of this shape."""
         generator = torch.Generator(self._device).manual_seed(seed)
         return torch.randint(256, shape, dtype=torch.uint8, device=self._device, generator=generator)
 
     def empty_rows(self, rows: int, width: int) -> Any:
-        """See Device."""
+        """Return an uninitialized bfloat16 tensor [rows, width]."""
         return torch.empty((rows, width), dtype=torch.bfloat16, device=self._device)
 
     def fill(self, dst: Any, bits: int) -> None:
-        """See Device."""
+        """Write a bf16 encoding into every element of dst."""
         dst.view(torch.int16).fill_(int(np.uint16(bits).astype(np.int16)))
 
     def rows_of(self, dst: Any, rows: npt.NDArray[np.int64]) -> Bf16Bits:
-        """See Device."""
+        """Return the rows of dst with the numbers `rows`, int64 [N]: uint16 [N, width] on the host."""
         found: npt.NDArray[np.int16] = dst.view(torch.int16)[self._indices(rows)].cpu().numpy()
         return found.view(np.uint16)
 
     def records_of(
         self, cache: Any, blocks: npt.NDArray[np.int64], slots: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint8]:
-        """See Device."""
+        """Return records of a cache, int64 [N] blocks and slots: uint8 [N, 352] on the host."""
         found: npt.NDArray[np.uint8] = cache[self._indices(blocks), self._indices(slots)].cpu().numpy()
         return found
 
@@ -83,7 +83,7 @@ class TorchDevice:
 
     @contextmanager
     def stream(self) -> Iterator[_TorchStream]:
-        """See Device."""
+        """Yield a new stream as the current one, after all earlier work is done."""
         torch.cuda.synchronize(self._device)
         with torch.cuda.device(self._device):
             stream = cuda.Stream()

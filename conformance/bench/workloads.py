@@ -1,4 +1,4 @@
-"""What is gathered: the geometry of a gather as arrays, without the bytes of its cache."""
+"""Make the arrays of a gather's geometry, without the bytes of its cache."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from reference.records import NVFP4_DS_MLA
 RECORD = NVFP4_DS_MLA.nbytes
 ROW = NVFP4_DS_MLA.row
 BYTES_A_ROW = RECORD + 2 * ROW
-"""What a gather has to read and write for one row of dst: a record and a row of bf16, 1,504 bytes."""
+"""Bytes to read and write for one row of dst: a record and a row of bf16, together 1,504."""
 
 
 @dataclass(frozen=True, order=True)
 class Case:
-    """Rows of dst, records of a block, and requests that share the rows."""
+    """Hold the rows of dst, the records of a block, and the number of requests that share the rows."""
 
     rows: int
     block_size: int
@@ -29,13 +29,13 @@ class Case:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that one gather has to read and write."""
+        """The bytes that one gather has to read and write."""
         return self.rows * BYTES_A_ROW
 
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """The int32 arguments of a case's gather: block_table [R, columns], workspace_starts [R], seq_starts [R].
+    """Hold the int32 arguments of a case's gather: block_table [R, columns], workspace_starts [R], seq_starts [R].
 
     The cache has `num_blocks` blocks, all of them in use.
     """
@@ -48,22 +48,22 @@ class Workload:
 
     @property
     def cache_shape(self) -> tuple[int, int, int]:
-        """Of src_cache, which is uint8."""
+        """The shape of src_cache, which is uint8."""
         return (self.num_blocks, self.case.block_size, RECORD)
 
     @property
     def set_nbytes(self) -> int:
-        """Bytes that a cache and a dst occupy."""
+        """The bytes of a cache and a dst together."""
         return self.num_blocks * self.case.block_size * RECORD + 2 * ROW * self.case.rows
 
     @cached_property
     def sources(self) -> Sources:
-        """Where each row comes from."""
+        """The source of each row: int64 [rows] for its request, token, column and slot."""
         return row_sources(self.workspace_starts, self.seq_starts, self.case.block_size, self.case.rows)
 
 
 def workload(case: Case, seed: int = 0) -> Workload:
-    """A legal gather: requests of uneven lengths, first tokens amid a block, scattered blocks that no two share."""
+    """Return a legal gather: uneven lengths, unaligned starts, and scattered blocks that no two requests share."""
     random = Random(seed)
     lengths = _uneven(case.rows, case.requests, random)
     amid = 1 + _below(case.block_size - 1, case.requests, random) if case.block_size > 1 else 0
@@ -79,7 +79,7 @@ def workload(case: Case, seed: int = 0) -> Workload:
 
 
 def rows_to_check(work: Workload, seed: int = 1) -> npt.NDArray[np.int64]:
-    """int64, ascending: the first and the last row, those beside the requests' boundaries (some), and random ones."""
+    """Return rows to compare, int64 [N] ascending: first, last, some at request boundaries, and random ones."""
     random, rows = Random(seed), work.case.rows
     starts = work.workspace_starts.astype(np.int64)
     beside = np.concatenate([starts, starts - 1])

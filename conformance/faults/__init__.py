@@ -1,1 +1,1 @@
-"""Known faults, as models that predict what a target with the fault writes."""
+"""Model known faults. Each model predicts the bytes that a target with the fault writes."""

@@ -1,4 +1,4 @@
-"""All mutants of the CUDA sources, each with the kind of gate that judges it."""
+"""List all mutants of the CUDA sources, each with the kind of gate that judges it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.faults.write_mutants import WRITE_MUTANTS
 
 
 class Kept(NamedTuple):
-    """A mutant, and one of conformance.faults.defect.PARTS."""
+    """Pair a mutant with its kind, a key of conformance.faults.defect.PARTS."""
 
     mutant: Mutant
     kind: str

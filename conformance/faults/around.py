@@ -1,4 +1,4 @@
-"""A gather that is right but for what is done around it: what defects of a call as a whole are made of."""
+"""Wrap the golden gathers: a function may change the call, make it, and write to memory before or after it."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ Meddler = Callable[[Proceed, Arguments], None]
 
 
 class Around(NumpyTarget):
-    """The golden gathers, with each call in the hands of somebody who may change it, make it, and write afterwards."""
+    """Pass every gather call to a function, together with the golden gather."""
 
     def __init__(self, meddler: Meddler, capabilities: frozenset[str]) -> None:
-        """`meddler` gets the golden gather, which takes a call, and the call: its arguments by name."""
+        """Set `meddler`, which gets the golden gather and the arguments by name, and the claimed capabilities."""
         super().__init__()
         self.meddler = meddler
         self.capabilities = capabilities  # type: ignore[misc]
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(self, **call: Any) -> None:  # type: ignore[override]
-        """See Target."""
+        """Pass the call to `meddler`; the arguments are those of Target."""
         gather = super().cp_gather_and_upconvert_nvfp4_kv_cache
         self.meddler(lambda changed: gather(**changed), _whole(call))
 
     def cp_gather_and_upconvert_fp8_kv_cache(self, **call: Any) -> None:  # type: ignore[override]
-        """See Target."""
+        """Pass the call to `meddler`; the arguments are those of Target."""
         gather = super().cp_gather_and_upconvert_fp8_kv_cache
         self.meddler(lambda changed: gather(**changed), _whole(call))
 
     def gather_and_maybe_dequant_cache(self, **call: Any) -> None:  # type: ignore[override]
-        """See Target."""
+        """Pass the call to `meddler`; the arguments are those of Target."""
         gather = super().gather_and_maybe_dequant_cache
         self.meddler(lambda changed: gather(**changed), _whole(call))
 
@@ -46,12 +46,16 @@ def _whole(call: Arguments) -> Arguments:
 
 
 def rows_of(call: Arguments) -> int:
-    """T."""
+    """Return T, the number of rows to write: num_tokens if the call has it, else the rows of dst."""
     return int(call.get("num_tokens", len(call["dst"])))
 
 
 def allocation(array: npt.NDArray[Any], places: npt.NDArray[np.int64] | int, value: int) -> None:
-    """Write elements of an array's allocation, counted from its own first; those outside of it are left out."""
+    """Write `value` to elements of the allocation that `array` is a view of.
+
+    `places` is int64 [N] or one int. Places count in elements from the first element of `array`. Places outside of the
+    allocation are skipped.
+    """
     strip = strip_of(array)
     at = np.atleast_1d(places) + strip.first
     strip.base[at[(at >= 0) & (at < len(strip.base))]] = value

@@ -1,4 +1,4 @@
-"""Means to build metadata that are wrong in one way: the golden model's answer with something done to it."""
+"""Build metadata that are wrong in one way: change the arguments or the answer of the golden model."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ Builder = Callable[[MetadataCase], Any]
 
 
 class FaultyBuilder(NumpyTarget):
-    """A target whose metadata come from a function of the case, whose sequences are the caller's own."""
+    """Answer build_mla_chunked_context_metadata with a function of the case."""
 
     capabilities = frozenset({PLAN_METADATA})
 
     def __init__(self, builder: Builder) -> None:
-        """`builder` answers none, or anything with the attributes that PLAN names."""
+        """Set `builder`, which returns None or an object with the attributes that PLAN names."""
         super().__init__()
         self.builder = builder
 
     def build_mla_chunked_context_metadata(self, *arguments: Any) -> Any:
-        """See Target."""
+        """Return the builder's answer. The case holds the caller's own sequences, not copies."""
         return self.builder(MetadataCase(*arguments))
 
 
 class FaultyShardedBuilder(FaultyBuilder):
-    """One that builds for several ranks too."""
+    """Claim metadata for several ranks too."""
 
     capabilities = frozenset({PLAN_METADATA, PLAN_DCP})
 
 
 def loosened(case: MetadataCase) -> Any:
-    """The right metadata, none or with fields that can be changed."""
+    """Return the golden metadata with fields that can be changed, or None if no request has context."""
     answer = golden(case)
     if answer is None:
         return None
@@ -53,7 +53,7 @@ def loosened(case: MetadataCase) -> Any:
 
 
 def changed(change: Callable[[MetadataCase, Any], None]) -> Builder:
-    """The right metadata, with something done to them."""
+    """Return a builder of the golden metadata, to which `change` was applied."""
 
     def build(case: MetadataCase) -> Any:
         answer = loosened(case)
@@ -65,7 +65,7 @@ def changed(change: Callable[[MetadataCase, Any], None]) -> Builder:
 
 
 def each(change: Callable[[MetadataCase, Any], None]) -> Builder:
-    """The right metadata, with something done to each chunk."""
+    """Return a builder of the golden metadata; `change` was applied to each chunk."""
 
     def change_all(case: MetadataCase, answer: Any) -> None:
         for chunk in answer.chunks:
@@ -75,32 +75,32 @@ def each(change: Callable[[MetadataCase, Any], None]) -> Builder:
 
 
 def setting(**values: Callable[[MetadataCase, Any], Any]) -> Builder:
-    """Sets fields of each chunk."""
+    """Return a builder that sets fields of each chunk; a value is a function of the case and the chunk."""
     return each(lambda case, chunk: vars(chunk).update({name: get(case, chunk) for name, get in values.items()}))
 
 
 def batch_setting(**values: Callable[[MetadataCase, Any], Any]) -> Builder:
-    """Sets fields of the batch."""
+    """Return a builder that sets fields of the batch; a value is a function of the case and the metadata."""
     return changed(lambda case, answer: vars(answer).update({name: get(case, answer) for name, get in values.items()}))
 
 
 def arrays(dtype: Any, name: str) -> Builder:
-    """An array field of another type."""
+    """Return a builder whose array field `name` has another dtype. The shape stays."""
     return setting(**{name: lambda case, chunk: np.asarray(getattr(chunk, name)).astype(dtype)})
 
 
 def modulo(most: int, name: str) -> Builder:
-    """An array field whose numbers wrap around."""
+    """Return a builder whose field `name` is a list of the numbers modulo `most`."""
     return setting(**{name: lambda case, chunk: [int(n) % most for n in getattr(chunk, name)]})
 
 
 def with_case(**fields: Callable[[MetadataCase], Any]) -> Builder:
-    """The right metadata of a call that has some arguments replaced."""
+    """Return a builder that calls the golden model with some arguments replaced."""
     return lambda case: golden(replace(case, **{name: get(case) for name, get in fields.items()}))
 
 
 def planned(planner: Planner) -> Builder:
-    """Metadata around the plan of a planner that is wrong."""
+    """Return a builder that makes the golden metadata from the plan of another planner."""
 
     def plan(*arguments: Any) -> Any:
         return planner(Call(*arguments))
@@ -113,7 +113,7 @@ def planned(planner: Planner) -> Builder:
 
 
 def lax(accepts: Callable[[MetadataCase], bool]) -> Builder:
-    """Builds as for the alignment where the workspace has fewer rows, in such a case."""
+    """Return a builder that accepts a workspace below the alignment where `accepts` holds."""
 
     def build(case: MetadataCase) -> Any:
         few = case.workspace_rows < case.alignment and accepts(case)
@@ -123,7 +123,7 @@ def lax(accepts: Callable[[MetadataCase], bool]) -> Builder:
 
 
 def raising(when: Callable[[MetadataCase], bool]) -> Builder:
-    """Raises in such a case."""
+    """Return a builder that raises IndexError where `when` holds. Else it returns the golden metadata."""
 
     def build(case: MetadataCase) -> Any:
         if when(case):
@@ -134,10 +134,10 @@ def raising(when: Callable[[MetadataCase], bool]) -> Builder:
 
 
 def unsharded_defect(name: str, clause: str, builder: Builder, sentence: str, source: str = "") -> Defect:
-    """A defect of a builder for one rank."""
+    """Return the defect of a builder that claims one rank only."""
     return Defect(name, sentence, clause, "plan", partial(FaultyBuilder, builder), source)
 
 
 def sharded_defect(name: str, clause: str, builder: Builder, sentence: str, source: str = "") -> Defect:
-    """A defect of a builder for one rank and for several."""
+    """Return the defect of a builder that claims one rank and several ranks."""
     return Defect(name, sentence, clause, "plan", partial(FaultyShardedBuilder, builder), source)

@@ -1,9 +1,9 @@
-"""The catalogue: what is known to go wrong in a gather, each with the clause it breaks and a model of it.
+"""List the known faults of gathers, each with the clause that it breaks and a model of it.
 
-A block table shifted by whole blocks and clamped at its last column (the abandoned design) is, for every legal call, a
-start rounded down to its block, since no row then needs a column beyond the one that is due. The request before the
-last one on equal workspace_starts is as good as the first: neither owns a row, so that what belongs to them is poison
-alike. The inverse of the permutation of scales is another one (RECORD-4), and a fault of its own.
+Two changes are not listed. A block table shifted by whole blocks and clamped at its last column (the abandoned design)
+equals the fault start-rounded-down for every legal call: no row then needs a column beyond the right one. The request
+before the last one on equal workspace_starts equals the first one: neither owns a row, so the memory of both is
+poisoned alike. The inverse permutation of scales differs from the permutation (RECORD-4), so it is listed.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from reference.records import NVFP4_DS_MLA, RecordLayout
 __all__ = ["ALL", "FAULTS", "TWIN_FAULTS", "Fault", "faults_of"]
 
 FAULTS: tuple[Fault, ...] = (*reading.FAULTS, *sources.FAULTS, *paging.FAULTS, *finishing.FAULTS)
-"""Those that the gather of nvfp4_ds_mla can have."""
+"""Faults that a gather of nvfp4_ds_mla can have."""
 
 TWIN_FAULTS: tuple[Fault, ...] = (*tile_reading.FAULTS, *generic_reading.FAULTS)
-"""Those that the other gathers alone can have."""
+"""Faults that only the other gathers can have."""
 
 ALL = FAULTS + TWIN_FAULTS
 
 
 def faults_of(layout: RecordLayout) -> list[Fault]:
-    """Those that a gather of such records can have."""
+    """Return the faults that a gather of records with this layout can have."""
     return [fault for fault in (FAULTS if layout == NVFP4_DS_MLA else ALL) if fault.concerns(layout)]

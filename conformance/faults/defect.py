@@ -1,4 +1,4 @@
-"""A defect: one thing that an implementation gets wrong, as a target that has it and nothing else wrong."""
+"""Define a defect: one mistake of an implementation, and a target that has only this mistake."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PARTS = {
     "serve": ("serve",),
     "device": ("device",),
 }
-"""The modules of the gate that judge a kind of defect."""
+"""Modules of the gate that judge a defect, by its kind."""
 
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect by name: what it does in a sentence, the clause that it breaks, and a target that has it.
+    """Describe a defect: its name, the mistake in a sentence, the clause that it breaks, and a target that has it.
 
-    `kind` is one of PARTS; `source` is the public report that it comes from, where there is one.
+    `kind` is a key of PARTS. `source` is the public report of the defect, or empty.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Defect:
     source: str = ""
 
     def named_target(self) -> Target:
-        """The target under the name by which the command line finds it."""
+        """Return a new target named "fault:NAME". `slow` is False: only the largest cases show some faults."""
         target = self.target()
         target.name = f"fault:{self.name}"
         target.slow = False  # some faults show in the largest cases alone

@@ -1,4 +1,4 @@
-"""All defects, by name."""
+"""Collect all defects by name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DEFECTS: dict[str, Defect] = {defect.name: defect for family in FAMILIES for def
 
 
 def find_defect(name: str) -> Defect:
-    """The defect of a name; KeyError with the names that come near it."""
+    """Return the defect of a name; raise KeyError with similar names if it is unknown."""
     if name not in DEFECTS:
         near = get_close_matches(name, DEFECTS, 5) or list(DEFECTS)[:5]
         raise KeyError(f"there is no fault {name} among {len(DEFECTS)}; some are {', '.join(near)}")

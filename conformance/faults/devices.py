@@ -1,4 +1,4 @@
-"""CUDA targets that gather the right rows and behave badly: one for each clause of DEVICE."""
+"""Define CUDA targets that gather the right rows and break one clause of DEVICE each."""
 
 import ctypes
 import re
@@ -16,19 +16,19 @@ Gather = Callable[..., None]
 
 
 class Meddling(CudaTarget):
-    """The project's kernel, called by `run` as it likes."""
+    """Call the project's kernel through a function that may do more than the call."""
 
     capabilities = frozenset({GATHER, GATHER_STARTS})
 
     def __init__(self, run: Callable[[Gather, Call], None]) -> None:
-        """`run` is handed the gather and the arguments of a call."""
+        """Set `run`, which gets the gather and the arguments of a call by name."""
         super().__init__()
         self.run = run
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """See Target."""
+        """Pass the call to `run`; the arguments are those of Target."""
         call = dict(
             src_cache=src_cache,
             dst=dst,
@@ -41,7 +41,7 @@ class Meddling(CudaTarget):
 
 
 def on_a_stream_of_its_own() -> Callable[[Gather, Call], None]:
-    """Takes no notice of the current stream."""
+    """Return a function that launches on a new stream and ignores the current one."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -54,7 +54,7 @@ def on_a_stream_of_its_own() -> Callable[[Gather, Call], None]:
 
 
 def on_the_default_stream(gather: Gather, call: Call) -> None:
-    """Takes the default stream."""
+    """Launch on the default stream and ignore the current one."""
     import cupy
 
     with cupy.cuda.Stream.null:
@@ -62,14 +62,14 @@ def on_the_default_stream(gather: Gather, call: Call) -> None:
 
 
 def after_a_look_at_the_starts(gather: Gather, call: Call) -> None:
-    """Copies seq_starts to the host."""
+    """Copy seq_starts to the host before the launch."""
     if call["seq_starts"] is not None and len(call["seq_starts"]):
         call["seq_starts"].get()
     gather(**call)
 
 
 def waiting_for_the_rows(gather: Gather, call: Call) -> None:
-    """Synchronises behind the launch."""
+    """Synchronize the current stream after the launch."""
     import cupy
 
     gather(**call)
@@ -77,7 +77,7 @@ def waiting_for_the_rows(gather: Gather, call: Call) -> None:
 
 
 def with_starts_remembered() -> Callable[[Gather, Call], None]:
-    """Keeps what an address held at first."""
+    """Return a function that uses the seq_starts first seen at an address for all later calls."""
     seen: dict[int, Any] = {}
 
     def run(gather: Gather, call: Call) -> None:
@@ -92,7 +92,7 @@ def with_starts_remembered() -> Callable[[Gather, Call], None]:
 
 
 def with_scratch_memory_from_the_pool(gather: Gather, call: Call) -> None:
-    """Allocates from the library."""
+    """Allocate scratch memory from CuPy's pool around the launch."""
     import cupy
 
     scratch = cupy.empty(1 << 12, cupy.uint8)
@@ -101,7 +101,7 @@ def with_scratch_memory_from_the_pool(gather: Gather, call: Call) -> None:
 
 
 def with_scratch_memory_of_the_stream(gather: Gather, call: Call) -> None:
-    """Allocates in the order of the stream."""
+    """Allocate scratch memory with mallocAsync and free it with freeAsync around the launch."""
     import cupy
 
     pointer = cupy.cuda.runtime.mallocAsync(1 << 12, cupy.cuda.get_current_stream().ptr)
@@ -110,7 +110,7 @@ def with_scratch_memory_of_the_stream(gather: Gather, call: Call) -> None:
 
 
 def with_memory_that_is_never_freed(gather: Gather, call: Call) -> None:
-    """Allocates from the CUDA runtime."""
+    """Allocate 64 MiB with cudaMalloc in each call and never free it."""
     import cupy
 
     cupy.cuda.runtime.malloc(64 << 20)
@@ -118,7 +118,7 @@ def with_memory_that_is_never_freed(gather: Gather, call: Call) -> None:
 
 
 def wrong_once_in_twenty() -> Callable[[Gather, Call], None]:
-    """Changes one bit of each twentieth call."""
+    """Return a function that flips one bit of dst in every twentieth call."""
     calls = 0
 
     def run(gather: Gather, call: Call) -> None:
@@ -132,7 +132,7 @@ def wrong_once_in_twenty() -> Callable[[Gather, Call], None]:
 
 
 def through_one_scratch_buffer() -> Callable[[Gather, Call], None]:
-    """Shares a buffer among all calls."""
+    """Return a function that gathers into one scratch buffer for all calls, then copies to dst."""
     import cupy
 
     scratch = cupy.empty((4096, 576), cupy.uint16)
@@ -151,7 +151,7 @@ def through_one_scratch_buffer() -> Callable[[Gather, Call], None]:
 
 
 def only_the_first_rows(most: int) -> Callable[[Gather, Call], None]:
-    """Has a grid of limited size."""
+    """Return a function that writes the first `most` rows only, as a grid of limited size does."""
 
     def run(gather: Gather, call: Call) -> None:
         gather(**{**call, "dst": call["dst"][:most]})
@@ -160,7 +160,7 @@ def only_the_first_rows(most: int) -> Callable[[Gather, Call], None]:
 
 
 def with_an_error_left_behind(gather: Gather, call: Call) -> None:
-    """Leaves an error pending in the CUDA runtime where there is nothing to do."""
+    """Gather, and leave an error pending in the CUDA runtime if dst has no rows."""
     gather(**call)
     if len(call["dst"]) == 0:
         path = re.findall(r"\S*/libcudart\.so[.0-9]*$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
@@ -168,10 +168,10 @@ def with_an_error_left_behind(gather: Gather, call: Call) -> None:
 
 
 class ReadingWhatNobodyWrote(Meddling):
-    """A target with scratch memory that it reads before it writes, as compute-sanitizer's initcheck finds out."""
+    """Read scratch memory before it is written, which compute-sanitizer's initcheck reports."""
 
     def __init__(self) -> None:
-        """See Meddling."""
+        """Use the faulty run."""
         super().__init__(self._run)
 
     def _run(self, gather: Gather, call: Call) -> None:
@@ -183,7 +183,7 @@ class ReadingWhatNobodyWrote(Meddling):
 
 
 def refusing_after_a_launch(gather: Gather, call: Call) -> None:
-    """Launches something before it refuses."""
+    """Launch a kernel before the ValueError of a malformed call is raised."""
     import cupy
 
     try:

@@ -1,4 +1,4 @@
-"""Changes that look like faults and change nothing on any legal call, each with a check of the argument."""
+"""Describe changes that look like faults but change no legal call. Each has a check of the argument."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference.shards import Sharding
 
 @dataclass(frozen=True)
 class Equivalent:
-    """A change, why no legal call shows it, and a function that checks so and raises AssertionError if not."""
+    """Describe a change that no legal call shows: the reason, and a check that raises AssertionError if it is wrong."""
 
     name: str
     argument: str
@@ -30,7 +30,7 @@ class Equivalent:
 
 def _shifted_and_clamped() -> None:
     for size, start, length in product(range(1, 6), range(20), range(1, 20)):
-        last = (start + length - 1) // size  # of a table row without a column to spare
+        last = (start + length - 1) // size  # column of a table row without a spare column
         row = np.arange(length)
         shifted = np.minimum(start // size + row // size, last) * size + row % size
         assert (shifted == start // size * size + row).all(), (size, start, length)
@@ -58,7 +58,7 @@ def _products_are_exact() -> None:
 
 
 def _every_amax() -> Floats:
-    """Every amax that there is: the finite magnitudes of bf16."""
+    """Return all finite magnitudes of bf16, ascending: float32 [32,640]."""
     bits: Bf16Bits = np.arange(0x7F80, dtype=np.uint16)
     return f32_from_bf16(bits)
 
@@ -77,7 +77,10 @@ def _plans(requests: int, longest: int) -> Iterator[tuple[PlanCase, list[chunks.
 
 
 def _all_of_the_rest() -> None:
-    """Let a piece be as long as the rest, which is tried only after the rest did not fit."""
+    """Check that plans stay equal if a cut piece may be as long as the rest.
+
+    The planner cuts only after the rest did not fit, so the longer bound changes nothing.
+    """
     expected = [*_plans(2, 7)]
     right = chunks._largest_piece
     with patch.object(chunks, "_largest_piece", lambda rest, *more: right(rest + 1, *more)):

@@ -1,4 +1,4 @@
-"""A fault: a defect of a gather that predicts what is written."""
+"""Define a fault: a defect of a gather whose rows a model predicts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ AUTO, TENSOR = frozenset({"auto"}), frozenset({"fp8"})
 
 @dataclass(frozen=True)
 class Fault:
-    """A defect: its name, what it does, the clause it breaks, and the gather that has it.
+    """Describe a fault: its name, the mistake in a sentence, the clause that it breaks, and the faulty gather.
 
-    `source` is the public report that it comes from, where there is one. `layouts` names the records that it is about;
-    without any, it is about all.
+    `source` is the public report of the fault, or empty. `layouts` names the record layouts that can have
+    it; empty means all.
     """
 
     name: str
@@ -28,5 +28,5 @@ class Fault:
     layouts: frozenset[str] = frozenset()
 
     def concerns(self, layout: RecordLayout) -> bool:
-        """Whether a gather of such records can have it."""
+        """Return whether a gather of records with this layout can have the fault."""
         return not self.layouts or layout.name in self.layouts

@@ -1,4 +1,4 @@
-"""Faults in what a gather makes of the rows that it has read: what is left out, lost, or put elsewhere (GATHER-5)."""
+"""Define faults after the read: rows left unwritten, lost numbers, and columns in the wrong place (GATHER-5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _left(chosen: Callable[[Call], Chosen], call: Call, rows: Bf16Bits, which: I
 
 
 def leaving(chosen: Callable[[Call], Chosen]) -> Gather:
-    """A gather that leaves some rows as they were; `chosen` says which, bool [T]."""
+    """Return a gather that does not write some rows; `chosen` returns bool [T], True for a row to leave."""
     return Gather(finish=partial(_left, chosen))
 
 

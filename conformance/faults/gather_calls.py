@@ -1,4 +1,4 @@
-"""Defects of a call of a gather as a whole: what it refuses, remembers, or writes where it may not (GATHER-4 to 15)."""
+"""Define defects of whole gather calls: refusals, memory of earlier calls, and forbidden writes (GATHER-4 to 15)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OPERATOR = "cp_gather_and_upconvert_nvfp4_kv_cache"
 
 
 class Registered(Around):
-    """Right, and registered under a schema."""
+    """Gather correctly, and register the operator under a given schema."""
 
     def __init__(self, schema: str) -> None:
-        """`schema` is what comes after the operator's first arguments."""
+        """Set the schema; `schema` is the part after batch_size, without the closing parenthesis."""
         super().__init__(lambda proceed, call: proceed(call), NVFP4_GATHER)
         first = "Tensor src_cache, Tensor(a!) dst, Tensor block_table, Tensor workspace_starts, int batch_size"
         self.schemas = {OPERATOR: f"{OPERATOR}({first}, {schema}) -> ()"}

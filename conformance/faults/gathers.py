@@ -1,4 +1,4 @@
-"""The catalogue's gathers as targets: the golden model, but for the steps that a fault replaces."""
+"""Make targets from the faults of gathers: the golden model with some steps replaced."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NVFP4_GATHER = frozenset(GATHERS[NVFP4_DS_MLA.name][:2])
 
 
 class FaultyGather(NumpyTarget):
-    """Gathers that have a fault over the records it is about, and refuse what the golden model refuses as malformed."""
+    """Gather with a fault, if it concerns the record layout. Refuse malformed calls as the golden model does."""
 
     def __init__(self, fault: Fault, capabilities: frozenset[str] = NVFP4_GATHER) -> None:
-        """`capabilities` says which gathers are to be judged."""
+        """Set the fault, and the capabilities to claim: the gathers that the gate then judges."""
         super().__init__()
         self.fault = fault
         self.capabilities = capabilities  # type: ignore[misc]
@@ -30,13 +30,13 @@ class FaultyGather(NumpyTarget):
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """See Target."""
+        """Gather nvfp4_ds_mla rows with the fault. Raises ValueError for a malformed call."""
         self._of_requests(NVFP4_DS_MLA, src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
 
     def cp_gather_and_upconvert_fp8_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """See Target."""
+        """Gather fp8_ds_mla rows with the fault. Raises ValueError for a malformed call."""
         self._of_requests(FP8_DS_MLA, src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
 
     def gather_and_maybe_dequant_cache(
@@ -51,7 +51,7 @@ class FaultyGather(NumpyTarget):
         scale: Any,
         seq_starts: Any = None,
     ) -> None:
-        """See Target."""
+        """Gather "auto" or "fp8" rows with the fault. Raises ValueError for a malformed call."""
         layout = check_well_formed_generic(
             src_cache, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
         )

@@ -1,4 +1,4 @@
-"""Faults in the sources of gather_and_maybe_dequant_cache: one line of a copy replaced, built for the CPU, judged."""
+"""List mutants of gather_and_maybe_dequant_cache: one line of its sources replaced, built for the CPU, and judged."""
 
 from __future__ import annotations
 
@@ -61,4 +61,4 @@ GENERIC_MUTANTS = (
         "__half2float(__float2half(number.x * scale))",
     ),
 )
-"""Where no model predicts one, and it says nothing of its own, that its bits differ is enough."""
+"""If a mutant has neither `fault` nor `says`, any difference of its bits is enough to detect it."""

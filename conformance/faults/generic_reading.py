@@ -1,4 +1,4 @@
-"""Faults of the gather of records of numbers alike (TWIN-5 to TWIN-9, SCALAR-8)."""
+"""Define faults of gather_and_maybe_dequant_cache, whose records hold numbers of one format (TWIN-5 to 9, SCALAR-8)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""docs/faults.md: a line a fault, with the test that sees it soonest. It is a record of a day and cannot be stale.
+"""Read and write docs/faults.md: one line for each fault, with the test that detects it soonest.
 
-`make test` judges each fault by the test in its line. `make faults` counts everything again.
+A line records the counts of one day and does not become stale. `make test` judges each fault by the test in its line.
+`make faults` counts everything again.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ LINE = re.compile(
 )
 
 Key = tuple[str, str]
-"""What a fault is, "model" or "mutant", and its name."""
+"""The kind of a fault, "model" or "mutant", and its name."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """What docs/faults.md says of one fault; `first` has {target} where the fault's own name stands."""
+    """Hold one line of docs/faults.md. `first` is the soonest test; "{target}" in it stands for the target."""
 
     first: str
     failed: int
@@ -49,12 +50,12 @@ class Line:
     counted: str
 
     def test_of(self, target: str) -> str:
-        """Return the node id of the test that sees a target of this fault soonest."""
+        """Return the node id of the test that detects this fault soonest, for a target of that name."""
         return GATE + self.first.replace("{target}", target)
 
 
 def read_lines(path: Path = PATH) -> dict[Key, Line]:
-    """Return the lines of the file by fault; none if there is no file. A line that cannot be read is left out."""
+    """Return the lines of the file by fault, or {} if there is no file. A malformed line is left out."""
     lines: dict[Key, Line] = {}
     what = "model"
     for text in path.read_text().splitlines() if path.is_file() else []:
@@ -67,10 +68,10 @@ def read_lines(path: Path = PATH) -> dict[Key, Line]:
 
 
 def write_lines(rows: Iterable[Row], path: Path = PATH) -> None:
-    """Write the file anew: the lines of these rows, and the lines that it had of other faults that still exist."""
+    """Write the file again: the lines of these rows, and the old lines of other faults that still exist."""
     lines = read_lines(path)
     for row in rows:
-        if row.first:  # one that was not judged here, or that nothing saw, keeps the line that it had
+        if row.first:  # a fault that was not judged here, or not detected, keeps its old line
             lines[row.what, row.name] = Line(row.first.removeprefix(GATE), row.failed, row.tests, row.counted)
     path.parent.mkdir(exist_ok=True)
     new = path.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""A loop over chunks of context as steps, each of which may be replaced."""
+"""Split a loop over chunks of context into steps that a fault can replace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reference.context_metadata import ContextChunk
 
 
 def right_rows(call: SimpleNamespace, chunk: ContextChunk) -> Any:
-    """A chunk's own: uint16 [num_context_tokens, 576]."""
+    """Return the rows of a chunk: uint16 bf16 encodings [num_context_tokens, 576]."""
     return context.gather_from(call.kv_cache, call.kv_cache_dtype, call.scale, call.block_table)(chunk)
 
 
@@ -29,16 +29,16 @@ STEPS: dict[str, Any] = {
 
 
 class Loop(NumpyTarget):
-    """A target whose loop over chunks has the golden steps but for those given."""
+    """Run the loop over chunks with the golden steps, some of them replaced."""
 
     def __init__(self, **steps: Any) -> None:
-        """`steps` are functions by the names of STEPS."""
+        """Set the replaced steps: functions by the names of STEPS."""
         super().__init__()
         self.replaced = steps
         self.steps = SimpleNamespace(**{**STEPS, **steps})
 
     def compute_prefill_context(self, *arguments: Any, **named: Any) -> tuple[Any, Any]:
-        """See Target."""
+        """Return output, float32 [tokens, H, v_head_dim], and LSE, float32 [H, tokens]."""
         call, steps = SimpleNamespace(**named), self.steps
         call.before = []  # the rows of the chunks so far
         tokens, heads, size = call.q.shape

@@ -1,4 +1,4 @@
-"""The defects of loops over chunks of context: the golden steps, some of them replaced."""
+"""Define defects of the loop over chunks of context: golden steps, some of them replaced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.targets.base import ATTEND
 
 
 def of_steps(**wrong: Any) -> Loop:
-    """A loop that claims nothing else."""
+    """Return a loop with these steps replaced. It claims ATTEND only."""
     loop = Loop(**wrong)
     loop.capabilities = frozenset({ATTEND})  # type: ignore[misc]
     return loop

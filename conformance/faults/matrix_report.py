@@ -1,4 +1,4 @@
-"""The kill matrix as an artifact of one run: faults.json for programs, faults.md for people, in reports/."""
+"""Write the kill matrix of one run into reports/: faults.json for programs, faults.md for people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORDER = {
     **{("model", name): number for number, name in enumerate(DEFECTS)},
     **{("mutant", kept.mutant.name): number for number, kept in enumerate(MUTANTS, len(DEFECTS))},
 }
-"""Of the rows, by what they are and their names."""
+"""Position of a row in the reports, by "model" or "mutant" and name."""
 
 
 HEAD = """\
@@ -51,14 +51,11 @@ MUTANTS_HEAD = "| change | kind | red | named | under |", "|---|---|--:|--:|---|
 
 
 class NoMatrix(ValueError):
-    """A file is no faults.json of this version; the text says what it is."""
+    """Report a file that is no faults.json of this version. The text names its schema or the error."""
 
 
 def stored(path: Path) -> dict[str, Any]:
-    """Read a faults.json: `profile`, and `rows` and `power` as objects, without rows of faults that are no more.
-
-    Raises NoMatrix for another file.
-    """
+    """Return a faults.json, with `rows` and `power` as objects. Raises NoMatrix for any other or unreadable file."""
     try:
         found = json.loads(path.read_text())
         if found["schema"] != SCHEMA:
@@ -72,7 +69,7 @@ def stored(path: Path) -> dict[str, Any]:
 
 
 def write(rows: Sequence[Row], powers: Sequence[Power], profile: str, folder: Path = FOLDER) -> None:
-    """Write both files into a folder."""
+    """Write faults.json and faults.md into a folder."""
     rows = sorted((row for row in rows if (row.what, row.name) in ORDER), key=lambda row: ORDER[row.what, row.name])
     result = {
         "schema": SCHEMA,
@@ -86,7 +83,7 @@ def write(rows: Sequence[Row], powers: Sequence[Power], profile: str, folder: Pa
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a file in a file's place, which is whole at all times."""
+    """Write a file and move it to `path`, so that readers never see a part of it."""
     new = path.with_suffix(".new")
     new.write_text(text + "\n")
     new.replace(path)

@@ -1,4 +1,4 @@
-"""Faults in the sources of merge_attn_states: one line of a copy replaced, built for the CPU, and judged."""
+"""List mutants of merge_attn_states: one line of its sources replaced, built for the CPU, and judged."""
 
 from __future__ import annotations
 
@@ -64,4 +64,4 @@ MERGE_MUTANTS = (
     ),
     Mutant("bf16 truncated", MERGE, "__float2bfloat16_rn(number)", "__float2bfloat16_rz(number)", says="(bf16)"),
 )
-"""Each with what the gate says of it."""
+"""The `says` of each is a part of the gate's message."""

@@ -1,4 +1,4 @@
-"""The defects of merges."""
+"""List the defects of merges."""
 
 from __future__ import annotations
 

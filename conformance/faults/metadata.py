@@ -1,4 +1,4 @@
-"""Builders of metadata that are wrong in one way each, on one rank."""
+"""Define builders of metadata for one rank that are wrong in one way each."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ from conformance.metadata import MetadataCase, golden
 
 
 def an_empty_result(case: MetadataCase) -> Any:
-    """Never none."""
+    """Return empty metadata where None is due."""
     return loosened(case) or SimpleNamespace(context_lens=[], empty_token_slices=[], chunks=[])
 
 
 def counted_among_those_with_context(case: MetadataCase, chunk: Any) -> slice:
-    """A request_slice that passes over requests without context."""
+    """Return a request_slice that counts only requests with context."""
     first = sum(length > 0 for length in case.context_lens[: chunk.request_slice.start])
     return slice(first, first + len(chunk.seq_lens))
 
 
 def tokens_of_requests_that_end(case: MetadataCase, chunk: Any) -> slice:
-    """A token_slice without the last request's if that one is cut."""
+    """Return a token_slice without the last request if that request is cut."""
     last = chunk.request_slice.stop - 1
     cut = chunk.starts[-1] + chunk.seq_lens[-1] < case.context_lens[last]
     return slice(case.query_start_loc[chunk.request_slice.start], case.query_start_loc[last + (not cut)])
 
 
 def narrow_slice(case: MetadataCase, chunk: Any) -> slice:
-    """A token_slice in 16 bits."""
+    """Return the token_slice with both ends cut to int16."""
     at = np.array([chunk.token_slice.start, chunk.token_slice.stop]).astype(np.int16)
     return slice(*at.tolist())
 
 
 def longest_query(case: MetadataCase, chunk: Any) -> int:
-    """That of the batch."""
+    """Return the longest query of the whole batch instead of the chunk."""
     return max(after - before for before, after in pairwise(case.query_start_loc))
 
 
 def over_the_batch(case: MetadataCase, answer: Any) -> None:
-    """The largest piece of all chunks in each of them."""
+    """Set max_seq_len of every chunk to the largest one of all chunks."""
     longest = max(chunk.max_seq_len for chunk in answer.chunks)
     for chunk in answer.chunks:
         chunk.max_seq_len = longest
 
 
 def rows_counted_on(case: MetadataCase, answer: Any) -> None:
-    """cu_seq_lens that begin where the chunk before ended."""
+    """Let cu_seq_lens of each chunk begin where the one of the chunk before ended."""
     done = 0
     for chunk in answer.chunks:
         chunk.cu_seq_lens = [done + rows for rows in chunk.cu_seq_lens]
@@ -73,12 +73,12 @@ def rows_counted_on(case: MetadataCase, answer: Any) -> None:
 
 
 def without_the_last_request(case: MetadataCase, answer: Any) -> list[slice]:
-    """Forgets it if it is without context."""
+    """Return empty_token_slices without the batch's last request."""
     return list(answer.empty_token_slices[: len(answer.empty_token_slices) - (case.context_lens[-1] == 0)])
 
 
 def in_one_buffer(name: str) -> Builder:
-    """Keeps an array of int32 in what the next call fills."""
+    """Return a builder that keeps the int32 array `name` in one buffer, which the next call overwrites."""
     rows = np.zeros(1 << 18, np.int32)
 
     def move(case: MetadataCase, answer: Any) -> None:
@@ -94,7 +94,7 @@ def in_one_buffer(name: str) -> Builder:
 
 
 def consuming(case: MetadataCase) -> Any:
-    """Takes the last boundary out of the caller's query_start_loc."""
+    """Return the golden metadata, and remove the last entry of the caller's query_start_loc if it is a list."""
     answer, boundaries = golden(case), case.query_start_loc
     if isinstance(boundaries, list):
         boundaries.pop()

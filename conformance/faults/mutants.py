@@ -1,4 +1,4 @@
-"""Faults in the CUDA sources themselves: one line of a copy replaced, built for the CPU, and judged as a target."""
+"""List mutants of the gathers: one line of the CUDA sources replaced in a copy, built for the CPU, and judged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ RECORD = "cuda/nvfp4_record.cuh"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A source file in which `old`, which stands there once, becomes `new`; `fault` names the model that equals it."""
+    """Describe a change of a source file: `old`, which must occur once in it, becomes `new`.
+
+    `fault` names the model that predicts the same rows, or is None.
+    """
 
     name: str
     file: str
@@ -24,15 +27,15 @@ class Mutant:
     new: str
     fault: str | None = None
     says: str = ""
-    """What the gate says of it, where no model predicts it."""
+    """A part of the gate's message, for a mutant that no model predicts."""
     failures: int = 2
-    """After how many failures its fault is plain: more where it reads what no model knows, beyond an array."""
+    """Number of failures to collect. A mutant that reads beyond an array needs more than others."""
     part: str = ""
-    """Which tests see it, as pytest's -k has it, where few do; empty for all that judge its kernel."""
+    """The pytest -k expression of the tests that detect it. Empty means all tests that judge its kernel."""
 
     @property
     def target(self) -> str:
-        """The target that is built from such sources and has the fault, but for the folder behind a colon."""
+        """The name of the target to build from these sources, without the folder after the colon."""
         return "host" if self.file == TUNED else "host-plain"
 
     @property
@@ -42,7 +45,15 @@ class Mutant:
         return f"{self.file}: {old} -> {new}"
 
     def write(self, folder: Path) -> Path:
-        """Copy the sources into an empty folder, with the change made; ValueError unless it applies exactly once."""
+        """Copy the sources into an empty folder, and apply the change.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ValueError: if `old` does not occur exactly once in the file.
+
+        """
         for part in ("cuda", "host"):
             shutil.copytree(DEFAULT_ROOT / part, folder / part)
         path = folder / self.file
@@ -157,7 +168,7 @@ MUTANTS = (
         f"e4m3_value({SCALE} % 128 == 127 ? {SCALE} - 1 : {SCALE})",
         "scale-nan-is-448",
     ),
-    # The same and others in the tuned kernel, which does everything in another way.
+    # The same changes, and others, in the tuned kernel, whose code differs.
     Mutant(
         "tuned: nibbles swapped",
         TUNED,
@@ -257,7 +268,7 @@ MUTANTS = (
         says="differs",
     ),
 )
-"""Those which every version of this suite must see."""
+"""Mutants that every version of this suite must detect."""
 
 TWIN = "cuda/fp8_gather.cu"
 
@@ -274,4 +285,4 @@ TWIN_MUTANTS = (
     Mutant("twin: seq_starts ignored", ROW, START, "0;", "starts-ignored"),
     Mutant("twin: block stride packed", ROW, "block * args.cache_block_stride", "block * args.block_size * 656"),
 )
-"""Of the gather of fp8_ds_mla; where no model predicts one, that its bits differ is enough."""
+"""Mutants of the gather of fp8_ds_mla. If a mutant has no `fault`, any difference of its bits is enough."""

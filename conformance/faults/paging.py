@@ -1,4 +1,4 @@
-"""Faults between a token and the bytes of its record: column, physical block, address (PAGE, GATHER-8, GATHER-9)."""
+"""Define faults between a token and the address of its record (PAGE, GATHER-8, GATHER-9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reference.paging import Ints
 
 
 def _entry(column: Callable[[Call, Ints], Ints], call: Call, request: Ints, token: Ints) -> Ints:
-    """The entry in a column that is worked out in some way."""
+    """Return the block-table entries, int64 [T], in the columns that `column` returns for each row."""
     entry = request * call.stride("block_table", 0) + column(call, token)
     return call.at("block_table", entry).astype(np.int64)
 
@@ -64,7 +64,7 @@ def _exchanged(call: Call, block: Ints, token: Ints) -> Ints:
 
 
 def records_of(width: int, call: Call, block: Ints, token: Ints) -> Ints:
-    """Addresses in a packed cache of records of another width."""
+    """Return addresses in a packed cache of records of `width` elements: int64 [T], in elements."""
     return (block * call.block_size + token % call.block_size) * width
 
 

@@ -1,4 +1,4 @@
-"""Means to plan wrongly in one way: the golden model's plan of another call, with other cuts, or told otherwise."""
+"""Build wrong planners: the golden plan of changed arguments, with other cuts, or with other attributes."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ Planner = Callable[[Call], Any]
 
 
 class FaultyPlanner(NumpyTarget):
-    """A target whose plans come from a function of the call."""
+    """Answer plan_mla_context_chunks with a function of the call."""
 
     capabilities = frozenset({PLAN})
 
     def __init__(self, planner: Planner) -> None:
-        """`planner` is handed the caller's own list of context_lens."""
+        """Set `planner`; its call holds the caller's own list of context_lens."""
         super().__init__()
         self.planner = planner
 
     def plan_mla_context_chunks(self, *arguments: Any) -> Any:
-        """See Target."""
+        """Return the planner's answer."""
         return self.planner(Call(*arguments))
 
 
 def a_plan(call: Call) -> list[Chunk]:
-    """The right one."""
+    """Return the golden plan of a call."""
     return plan_mla_context_chunks(*vars(call).values())
 
 
 def instead(unless: Callable[[Call], bool] = lambda call: False, **fields: Callable[[Call], Any]) -> Planner:
-    """The right plan of a call that has some arguments replaced, unless it is such a call."""
+    """Return a planner that replaces some arguments, except in calls for which `unless` holds."""
 
     def plan(call: Call) -> list[Chunk]:
         other = replace(call, **{name: get(call) for name, get in fields.items()})
@@ -48,7 +48,7 @@ def instead(unless: Callable[[Call], bool] = lambda call: False, **fields: Calla
 
 
 def refusing(when: Callable[[Call], bool]) -> Planner:
-    """Raises for such a call."""
+    """Return a planner that raises OverflowError in calls for which `when` holds."""
 
     def plan(call: Call) -> list[Chunk]:
         if when(call):
@@ -59,7 +59,7 @@ def refusing(when: Callable[[Call], bool]) -> Planner:
 
 
 def cutting(change: Callable[[int, Any, int], int]) -> Planner:
-    """The right plan but for what is cut off: a function of the right piece, the open chunk and the alignment."""
+    """Return the golden planner with other cuts: `change` of the right length, the open chunk and the alignment."""
     right = chunks._largest_piece
 
     def piece(rest: int, run: Any, most: int, alignment: int) -> int:
@@ -73,7 +73,7 @@ def cutting(change: Callable[[int, Any, int], int]) -> Planner:
 
 
 def at_most(requests: int) -> Planner:
-    """Has no more requests in a chunk."""
+    """Return a planner that puts at most `requests` requests into a chunk."""
 
     def plan(call: Call) -> list[Chunk]:
         return [
@@ -87,7 +87,7 @@ def at_most(requests: int) -> Planner:
 
 
 def told(**change: Callable[[Any], Any]) -> Planner:
-    """The right plan, some attributes of its chunks in another form."""
+    """Return the golden planner with some attributes of its chunks changed by functions."""
 
     def plan(call: Call) -> list[Any]:
         plain = [{**vars(chunk), "is_continuation": chunk.is_continuation} for chunk in a_plan(call)]

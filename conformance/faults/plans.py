@@ -1,4 +1,4 @@
-"""Planners that are wrong in one way each."""
+"""Define planners that are wrong in one way each."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ with_a_row_more = instead(row_budget=lambda call: call.row_budget + 1)
 
 
 def reaching_over_requests_without_context(call: Call) -> list[Chunk]:
-    """Packs requests as if those without context were not in the batch."""
+    """Return a plan that packs requests as if those without context were not in the batch."""
     kept = [request for request, length in enumerate(call.context_lens) if length]
     dense = a_plan(replace(call, context_lens=[call.context_lens[request] for request in kept]))
     return [replace(c, request_start=kept[c.request_start], request_end=kept[c.request_end - 1] + 1) for c in dense]
 
 
 def an_empty_piece_for_a_request_without_context(call: Call) -> list[Chunk]:
-    """Takes the request behind a chunk along if it has no context."""
+    """Return a plan in which a chunk also holds the next request if that has no context."""
     lengths = (*call.context_lens, -1)
     return [
         replace(c, request_end=c.request_end + 1, starts=(*c.starts, 0), seq_lens=(*c.seq_lens, 0))
@@ -37,7 +37,7 @@ def an_empty_piece_for_a_request_without_context(call: Call) -> list[Chunk]:
 
 
 def an_empty_piece_without_room(call: Call) -> list[Chunk]:
-    """Lets a request that has context and begins in the next chunk be the last one of the chunk before."""
+    """Return a plan in which a chunk also holds an empty piece of the request that begins in the next one."""
     plan = a_plan(call)
     for number, (chunk, after) in enumerate(pairwise(plan)):
         if (after.request_start, after.starts[0]) == (chunk.request_end, 0):
@@ -47,13 +47,13 @@ def an_empty_piece_without_room(call: Call) -> list[Chunk]:
 
 
 def every_request_a_share(call: Call) -> list[Chunk]:
-    """Gives each request the same share of every chunk, as planners did before: all of them continue."""
+    """Return a plan of equal shares of every chunk. Raises OverflowError for more than 1,000 chunks."""
     requests = len(call.context_lens)
     if not any(call.context_lens):
         return []
     share = call.row_budget // requests // call.split_alignment * call.split_alignment
     if share * 1000 < max(call.context_lens):
-        raise OverflowError("too many chunks")  # which would take a minute to judge, and are wrong as the others are
+        raise OverflowError("too many chunks")  # these would take a minute to judge and show nothing new
     plan = []
     for start in range(0, max(call.context_lens), share):
         lengths = tuple(max(0, min(share, length - start)) for length in call.context_lens)
@@ -62,7 +62,7 @@ def every_request_a_share(call: Call) -> list[Chunk]:
 
 
 def without_the_last_token(call: Call) -> list[Chunk]:
-    """Ends the last piece a token early."""
+    """Return a plan whose last piece ends one token early."""
     plan = a_plan(call)
     for last in plan[-1:]:
         plan[-1] = replace(last, seq_lens=(*last.seq_lens[:-1], last.seq_lens[-1] - 1))
@@ -70,12 +70,12 @@ def without_the_last_token(call: Call) -> list[Chunk]:
 
 
 def from_the_beginning(call: Call) -> list[Chunk]:
-    """Reads the first tokens of a request again wherever it continues."""
+    """Return a plan that reads the first tokens of a request again in each continuation."""
     return [replace(chunk, starts=(0,) * len(chunk.starts)) for chunk in a_plan(call)]
 
 
 def cut_at_the_largest_piece(call: Call) -> list[Chunk]:
-    """Cuts one long request at max_context_chunk as it is."""
+    """Return a plan that cuts one long request at max_context_chunk, not at a multiple of the alignment."""
     length, most = max(call.context_lens, default=0), call.max_context_chunk
     if len(call.context_lens) > 1 or length <= call.row_budget or most % call.split_alignment == 0:
         return a_plan(call)
@@ -83,7 +83,7 @@ def cut_at_the_largest_piece(call: Call) -> list[Chunk]:
 
 
 def into_one_list() -> FaultyPlanner:
-    """Hands out the same list again and again."""
+    """Return a planner that returns one list for all calls and overwrites it."""
     plan: list[Chunk] = []
 
     def planner(call: Call) -> list[Chunk]:
@@ -94,7 +94,7 @@ def into_one_list() -> FaultyPlanner:
 
 
 def consuming(call: Call) -> list[Chunk]:
-    """Leaves the caller's list empty."""
+    """Return the golden plan, and clear the caller's context_lens if it is a list."""
     plan, lengths = a_plan(call), call.context_lens
     if isinstance(lengths, list):
         lengths.clear()

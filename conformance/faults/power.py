@@ -1,4 +1,4 @@
-"""Detection power: how many cases it takes until a fault of a gather is seen, in usual data and in this suite's."""
+"""Measure detection power: the number of cases until a fault of a gather shows, in usual data and in this suite's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEEDS = range(10)
 
 @dataclass(frozen=True)
 class Power:
-    """The median number of cases until a fault is seen; None where it is not within MOST."""
+    """Hold the median number of cases until a fault shows, or None if MOST cases do not show it."""
 
     name: str
     usual: int | None
@@ -33,24 +33,24 @@ class Power:
 
 
 def powers(faults: Sequence[Fault] = FAULTS) -> list[Power]:
-    """One for each fault that predicts what it writes."""
+    """Return the detection power of each fault: medians over SEEDS."""
     usual, suite = _medians(faults, usual_cases), _medians(faults, suite_cases)
     return [Power(fault.name, usual[fault.name], suite[fault.name]) for fault in faults]
 
 
 def usual_cases(seed: int, look: Callable[[GatherCase], None]) -> None:
-    """Show what a test by hand has, MOST times."""
+    """Pass MOST cases, as in a test written by hand, to `look`."""
     for number in range(MOST):
         look(usual_case(seed, number))
 
 
 def suite_cases(seed: int, look: Callable[[GatherCase], None]) -> None:
-    """Show what the random tests of the gate have, MOST times."""
+    """Pass MOST cases of the gate's random tests to `look`."""
     for_each(gather_cases(with_starts=True), MOST, seed, look)
 
 
 def usual_case(seed: int, number: int) -> GatherCase:
-    """What a test by hand has: Gaussian tokens, some requests of some blocks, starts at a block, nothing apart."""
+    """Return a case as in a test written by hand: N(0, 1) records, starts at a block, contiguous arrays."""
     rng = np.random.default_rng([seed, number])
     requests = int(rng.integers(1, 5))
     lengths = tuple(int(n) for n in rng.integers(1, 200, requests))
@@ -63,7 +63,7 @@ def usual_case(seed: int, number: int) -> GatherCase:
 
 
 class _Counts:
-    """After how many cases each fault was seen first."""
+    """Count the cases until each fault shows first."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.unseen = {fault.name: fault for fault in faults}
@@ -84,7 +84,7 @@ class _Counts:
 def _shows(fault: Fault, call: Call, expected: Bf16Bits) -> bool:
     try:
         return bool((fault.gather(call) != expected).any())
-    except IndexError:  # it reads outside of all memory, which is seen
+    except IndexError:  # a read outside of all memory shows
         return True
 
 

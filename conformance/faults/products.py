@@ -1,4 +1,8 @@
-"""Wrong ways to multiply by a scale, to round, and to write what came of it: what the faults of TWIN are made of."""
+"""Provide wrong ways to multiply by a scale, to round, and to write the result: parts of the TWIN faults.
+
+`numbers` and `scales` are float32 arrays that broadcast. A product is uint16 bf16 encodings of the broadcast shape.
+`rows` are uint16 bf16 encodings [N, n], and the result has the same shape.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +22,18 @@ LATENT, ROPE, ALL = slice(512), slice(512, None), slice(None)
 
 
 def as_is(scales: Floats) -> Floats:
-    """The scales, unchanged."""
+    """Return the scales unchanged."""
     return scales
 
 
 def rounded_twice(numbers: Floats, scales: Floats) -> Bf16Bits:
-    """TWIN-2: to binary32, then to bf16."""
+    """Return products rounded to binary32, then to bf16, as TWIN-2 demands."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bf16_from_f32(numbers * scales)
 
 
 def rounded_once(numbers: Floats, scales: Floats) -> Bf16Bits:
-    """The exact product to the nearest bf16, by way of the binary32 next to it whose last bit is odd."""
+    """Return exact products rounded once to the nearest bf16, by way of round-to-odd. NaN is 0x7FFF."""
     with np.errstate(over="ignore", invalid="ignore"):
         exact = numbers.astype(np.float64) * scales.astype(np.float64)
         near = exact.astype(np.float32)
@@ -39,7 +43,7 @@ def rounded_once(numbers: Floats, scales: Floats) -> Bf16Bits:
 
 
 def truncated(numbers: Floats, scales: Floats) -> Bf16Bits:
-    """The upper half of the binary32 product."""
+    """Return the upper 16 bits of the binary32 products. NaN is 0x7FFF."""
     with np.errstate(over="ignore", invalid="ignore"):
         product: Floats = numbers * scales
     upper = (product.view(np.uint32) >> 16).astype(np.uint16)
@@ -47,7 +51,7 @@ def truncated(numbers: Floats, scales: Floats) -> Bf16Bits:
 
 
 def ties_away(numbers: Floats, scales: Floats) -> Bf16Bits:
-    """To bf16, ties away from zero."""
+    """Return binary32 products rounded to bf16, ties away from zero. NaN is 0x7FFF."""
     with np.errstate(over="ignore", invalid="ignore"):
         product: Floats = numbers * scales
     upper = ((product.view(np.uint32).astype(np.uint64) + 0x8000) >> 16).astype(np.uint16)
@@ -55,19 +59,19 @@ def ties_away(numbers: Floats, scales: Floats) -> Bf16Bits:
 
 
 def divided(numbers: Floats, scales: Floats) -> Bf16Bits:
-    """Divided instead of multiplied."""
+    """Return quotients instead of products."""
     with np.errstate(all="ignore"):
         return bf16_from_f32(numbers / scales)
 
 
 def zero_whatever_the_scale(numbers: Floats, scales: Floats) -> Bf16Bits:
-    """Right, but for zero times infinity."""
+    """Return right products, but 0 for zero times infinity."""
     infinite = (numbers == 0) & np.isinf(scales)
     return np.where(infinite, np.uint16(0), rounded_twice(numbers, scales))
 
 
 def _multiplied(scale: Scales, product: Product, call: Call, records: Records) -> Bf16Bits:
-    """Read with other scales, or multiplied and rounded in another way."""
+    """Return rows read with changed scales or another product: uint16 bf16 encodings [N, n]."""
     if call.layout.name == "fp8":
         return product(E4M3.decode(records), scale(call.scale.reshape(1)))
     tiles = FP8_DS_MLA.scales
@@ -78,17 +82,17 @@ def _multiplied(scale: Scales, product: Product, call: Call, records: Records) -
 
 
 def under(change: Scales) -> Gather:
-    """A gather that reads under other scales."""
+    """Return a gather that reads with the scales that `change` returns."""
     return Gather(read=partial(_multiplied, change, rounded_twice))
 
 
 def by(change: Product) -> Gather:
-    """A gather that multiplies and rounds in another way."""
+    """Return a gather that multiplies and rounds with the function `change`."""
     return Gather(read=partial(_multiplied, as_is, change))
 
 
 def masked(mask: int, scales: Floats) -> Floats:
-    """Scales of which some bits are kept."""
+    """Return the scales with only the bits of `mask` kept."""
     return (np.ascontiguousarray(scales).view(np.uint32) & np.uint32(mask)).view(np.float32)
 
 
@@ -97,42 +101,42 @@ def _changed(change: Callable[[Call, Bf16Bits], Bf16Bits], call: Call, records: 
 
 
 def after(change: Callable[[Call, Bf16Bits], Bf16Bits]) -> Gather:
-    """A gather that changes what it has read."""
+    """Return a gather that applies `change` to the rows that it has read."""
     return Gather(read=partial(_changed, change))
 
 
 def on(columns: slice, change: Callable[[Bf16Bits], Bf16Bits], call: Call, rows: Bf16Bits) -> Bf16Bits:
-    """Rows of which some columns are changed."""
+    """Return the rows with `change` applied to some columns."""
     changed = rows.copy()
     changed[:, columns] = change(rows[:, columns])
     return changed
 
 
 def flushed(rows: Bf16Bits) -> Bf16Bits:
-    """Subnormals to zeros."""
+    """Return the rows with subnormals replaced by zeros of the same sign."""
     return np.where(rows & 0x7F80, rows, rows & 0x8000)
 
 
 def without_infinities(rows: Bf16Bits) -> Bf16Bits:
-    """Infinities to the largest number."""
+    """Return the rows with infinities replaced by the largest finite number of the same sign."""
     return np.where((rows & 0x7FFF) == 0x7F80, rows - 1, rows)
 
 
 def canonical(rows: Bf16Bits) -> Bf16Bits:
-    """Each NaN as 0x7FFF."""
+    """Return the rows with each NaN replaced by 0x7FFF."""
     return np.where((rows & 0x7FFF) > 0x7F80, np.uint16(0x7FFF), rows)
 
 
 def quietened(rows: Bf16Bits) -> Bf16Bits:
-    """Each NaN quiet."""
+    """Return the rows with each NaN made quiet."""
     return np.where((rows & 0x7FFF) > 0x7F80, rows | 0x40, rows)
 
 
 def nan_as(bits: int, rows: Bf16Bits) -> Bf16Bits:
-    """0x7FFF as another NaN."""
+    """Return the rows with 0x7FFF replaced by `bits`."""
     return np.where(rows == 0x7FFF, np.uint16(bits), rows)
 
 
 def bytes_swapped(rows: Bf16Bits) -> Bf16Bits:
-    """Big endian."""
+    """Return the rows with the two bytes of each element exchanged."""
     return rows.byteswap()

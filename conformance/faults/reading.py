@@ -1,4 +1,4 @@
-"""Faults in how a record of nvfp4_ds_mla is read (SCALAR, RECORD, READ)."""
+"""Define faults in the read of a record of nvfp4_ds_mla (SCALAR, RECORD, READ)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def _with_layout(layout: RecordLayout, call: Call, records: Records) -> Bf16Bits
 
 
 def _ordered(name: str, order: tuple[int, ...]) -> Gather:
-    """The elements of a field found in another order."""
+    """Return a gather that reads the elements of a field in another order."""
     changed = replace(getattr(NVFP4_DS_MLA, name), order=order)
     return Gather(read=partial(_with_layout, replace(NVFP4_DS_MLA, **{name: changed})))
 
 
 def _numbers(name: str, magnitudes: tuple[float, ...]) -> Gather:
-    """The numbers of a field read as those of another format."""
+    """Return a gather that reads a field as numbers of another format."""
     changed = getattr(NVFP4_DS_MLA, name)
     other = replace(changed, scalar=replace(changed.scalar, magnitudes=magnitudes))
     return Gather(read=partial(_with_layout, replace(NVFP4_DS_MLA, **{name: other})))
 
 
 def _scale_order(block_of: Callable[[int], int]) -> Gather:
-    """Block s read under the scale of another."""
+    """Return a gather that reads block s with the scale of block block_of(s)."""
     return _ordered("scales", tuple(SCALES.order[block_of(s)] for s in range(SCALES.count)))
 
 
@@ -49,7 +49,7 @@ def _half_biased(scalar: MiniFloat) -> tuple[float, ...]:
 
 
 def _changed(change: Callable[[Records, Bf16Bits], Bf16Bits], call: Call, records: Records) -> Bf16Bits:
-    """What is read, changed with an eye on the record."""
+    """Return the rows, uint16 bf16 encodings [N, 576], after `change` of the records, uint8 [N, 352], and rows."""
     return change(records, read(call, records))
 
 
@@ -58,18 +58,18 @@ def _after(change: Callable[[Records, Bf16Bits], Bf16Bits]) -> Gather:
 
 
 def _scale_bytes(records: Records) -> Records:
-    """uint8 [N, 512]: the scale byte of each latent element."""
+    """Return the scale byte of each latent element: uint8 [N, 512]."""
     return np.repeat(SCALES.in_order(records[:, SCALES.offset : SCALES.end]), NVFP4_DS_MLA.block, axis=1)
 
 
 def _codes(records: Records) -> Records:
-    """uint8 [N, 512]: the code of each latent element."""
+    """Return the code of each latent element: uint8 [N, 512]."""
     stored = records[:, LATENT.offset : LATENT.end]
     return np.stack([stored & 0xF, stored >> 4], axis=-1).reshape(len(records), LATENT.count)
 
 
 def _latent(records: Records, rows: Bf16Bits, where: np.ndarray, bits: Bf16Bits | int) -> Bf16Bits:
-    """The rows with other latent elements where `where` holds, [N, 512]."""
+    """Return the rows, uint16 [N, 576], with `bits` where `where`, bool [N, 512], holds."""
     return np.concatenate([np.where(where, np.uint16(bits), rows[:, : LATENT.count]), rows[:, LATENT.count :]], axis=1)
 
 

@@ -1,4 +1,4 @@
-"""Servers that gather context with the wrong operator or arguments, in one way each."""
+"""Define servers that gather context with a wrong operator or wrong arguments, in one way each."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from reference.serving import (
 
 
 class Server(Target):
-    """A server as it should be."""
+    """Serve correctly."""
 
     name = "server"
     memory = ArrayMemory()
     capabilities: ClassVar[frozenset[str]] = frozenset({SERVE_DISPATCH, SERVE_STARTUP})
 
     def describe(self) -> str:
-        """See Target."""
+        """Return a short description for reports."""
         return "a stand-in"
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """See Target."""
+        """Return the right gather calls of a batch, one for each chunk."""
         operator = gathers_for(kv_cache_dtype, case.workspace)[0]
         calls = []
         for chunk in case.chunks(site):
@@ -48,36 +48,36 @@ class Server(Target):
         return calls
 
     def start(self, config: Serving) -> None:
-        """See Target."""
+        """Check the configuration. Raises ValueError if a rule of SERVE is broken."""
         check_startup(config)
 
 
 class Changed(Server):
-    """Gathers that are changed before they are made, for all kv_cache_dtypes or some."""
+    """Change each gather call, for all kv_cache_dtypes or for some."""
 
     capabilities: ClassVar[frozenset[str]] = frozenset({SERVE_DISPATCH})
 
     def __init__(self, change: Callable[[GatherCall, list[GatherCall]], GatherCall], *formats: str) -> None:
-        """`change` is told a call, and all of its batch as they should be."""
+        """Set `change`, which gets a right call and all right calls of its batch, and returns another call."""
         self.change, self.formats = change, formats or tuple(GATHERS)
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """See Target."""
+        """Return the changed calls. Calls of other kv_cache_dtypes stay right."""
         calls = list(super().context_gathers(site, kv_cache_dtype, case) or ())
         return [self.change(call, calls) for call in calls] if kv_cache_dtype in self.formats else calls
 
 
 class Answering(Server):
-    """Answers that are changed, by the batch."""
+    """Change the list of gather calls of a batch."""
 
     capabilities: ClassVar[frozenset[str]] = frozenset({SERVE_DISPATCH})
 
     def __init__(self, change: Callable[[list[GatherCall], Context], Any]) -> None:
-        """`change` is told the calls as they should be."""
+        """Set `change`, which gets the right calls and the batch, and returns the answer."""
         self.change = change
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """See Target."""
+        """Return the changed answer."""
         changed: Sequence[GatherCall] | None = self.change(
             list(super().context_gathers(site, kv_cache_dtype, case) or ()), case
         )
@@ -85,7 +85,7 @@ class Answering(Server):
 
 
 def fail(error: BaseException) -> NoReturn:
-    """Raise it, as an expression."""
+    """Raise `error`, for use inside an expression."""
     raise error
 
 

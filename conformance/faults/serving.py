@@ -1,4 +1,4 @@
-"""The defects of writers and gathers as batches of context and whole workloads show them."""
+"""Define defects of writers and gathers that batches of context and whole workloads show."""
 
 from __future__ import annotations
 

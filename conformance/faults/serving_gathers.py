@@ -1,4 +1,4 @@
-"""Gathers that are wrong in what a batch of context or a workload shows, in one way each."""
+"""Define gathers whose mistake a batch of context or a workload shows, in one way each."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from reference.paging import row_owners
 
 
 class GathersOtherwise(NumpyTarget):
-    """A golden gather that is told something else."""
+    """Call the golden gather with a changed table, changed starts, or fewer rows."""
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """See Target."""
+        """Gather with the changed arguments."""
         block_table, seq_starts = self._told(src_cache, block_table, seq_starts)
         super().cp_gather_and_upconvert_nvfp4_kv_cache(
             src_cache, dst[: self._rows(len(dst))], block_table, workspace_starts, batch_size, seq_starts
@@ -28,35 +28,35 @@ class GathersOtherwise(NumpyTarget):
 
 
 class IgnoresStarts(GathersOtherwise):
-    """Has every request begin with its first token."""
+    """Read every request from its first token on: seq_starts are ignored."""
 
     def _told(self, src_cache: Any, block_table: Any, seq_starts: Any) -> tuple[Any, Any]:
         return block_table, np.zeros_like(seq_starts)
 
 
 class RoundsStartsDown(GathersOtherwise):
-    """Has every request begin with a block."""
+    """Round seq_starts down to multiples of the block size."""
 
     def _told(self, src_cache: Any, block_table: Any, seq_starts: Any) -> tuple[Any, Any]:
         return block_table, seq_starts // src_cache.shape[1] * src_cache.shape[1]
 
 
 class LeavesTheLastRowStale(GathersOtherwise):
-    """Gathers one row too few, if there are several."""
+    """Leave the last row unwritten if there are several."""
 
     def _rows(self, due: int) -> int:
         return max(due - 1, min(due, 1))
 
 
 class TakesTheNextRequestsTable(GathersOtherwise):
-    """Reads each request through the table row below its own."""
+    """Read each request through the table row of the next request."""
 
     def _told(self, src_cache: Any, block_table: Any, seq_starts: Any) -> tuple[Any, Any]:
         return np.roll(block_table, -1, axis=0) % len(src_cache), seq_starts
 
 
 class OverwritesItsTable(GathersOtherwise):
-    """Uses block_table as scratch memory."""
+    """Set the caller's block_table to 0, as if it were scratch memory."""
 
     def _told(self, src_cache: Any, block_table: Any, seq_starts: Any) -> tuple[Any, Any]:
         told = block_table.copy()
@@ -65,10 +65,10 @@ class OverwritesItsTable(GathersOtherwise):
 
 
 class RemembersTables(GathersOtherwise):
-    """Reads through the table of the call before, where that had the same shape."""
+    """Read through the table of the call before, if that had the same shape."""
 
     def __init__(self) -> None:
-        """No call was seen yet."""
+        """Start without a remembered table."""
         super().__init__()
         self.before: Any = None
 
@@ -78,17 +78,17 @@ class RemembersTables(GathersOtherwise):
 
 
 class KeepsWhatItRead(NumpyTarget):
-    """Reads each record of a cache once, and has it from its own copy from then on."""
+    """Read each record of a cache once, and use a copy of it in later calls."""
 
     def __init__(self) -> None:
-        """Nothing was read yet."""
+        """Start without copies."""
         super().__init__()
         self.kept: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """See Target."""
+        """Gather from the copies, after records that were not read before are copied."""
         key = (src_cache.ctypes.data, src_cache.shape)
         copy, read = self.kept.setdefault(key, (np.zeros_like(src_cache), np.zeros(src_cache.shape[:2], bool)))
         firsts = workspace_starts[:batch_size].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Writers that are wrong in what only a workload shows, in one way each."""
+"""Define writers whose mistake only a workload shows, in one way each."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from reference.scalars import bf16_from_f32, f32_from_bf16
 
 
 class ToldOtherwise(NumpyTarget):
-    """A golden writer that is told something else."""
+    """Call the golden writer with changed inputs or slots."""
 
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
-        """See Target."""
+        """Write with the changed arguments. Of several tokens with one slot, write the last one."""
         kv_c, k_pe, slots = self._told(kv_c, k_pe, kv_cache, slot_mapping)
-        kept = np.sort(np.unique(slots[::-1], return_index=True)[1])  # of tokens with one slot the last one
+        kept = np.sort(np.unique(slots[::-1], return_index=True)[1])  # keep the last of the tokens with one slot
         order = len(slots) - 1 - kept
         super().concat_and_cache_mla(kv_c[order], k_pe[order], kv_cache, slots[order], kv_cache_dtype, scale)
 
@@ -25,21 +25,21 @@ class ToldOtherwise(NumpyTarget):
 
 
 class WrapsPadding(ToldOtherwise):
-    """Takes slot -1 for the last record."""
+    """Write tokens of slot -1 to the last record."""
 
     def _told(self, kv_c: Any, k_pe: Any, kv_cache: Any, slots: Any) -> tuple[Any, Any, Any]:
         return kv_c, k_pe, slots % (kv_cache.shape[0] * kv_cache.shape[1])
 
 
 class PadsIntoSlot0(ToldOtherwise):
-    """Takes slot -1 for the first record."""
+    """Write tokens of slot -1 to the first record."""
 
     def _told(self, kv_c: Any, k_pe: Any, kv_cache: Any, slots: Any) -> tuple[Any, Any, Any]:
         return kv_c, k_pe, np.maximum(slots, 0)
 
 
 class SharesAnAmax(ToldOtherwise):
-    """Clamps each token to half the largest element of its batch, so that a record depends on the split."""
+    """Clamp each token to half the largest element of its batch, so that a record depends on the split."""
 
     def _told(self, kv_c: Any, k_pe: Any, kv_cache: Any, slots: Any) -> tuple[Any, Any, Any]:
         numbers = f32_from_bf16(kv_c[: len(slots)][slots >= 0])
@@ -50,7 +50,7 @@ class SharesAnAmax(ToldOtherwise):
 
 
 class DropsTheOddToken(ToldOtherwise):
-    """Writes tokens in pairs and forgets the last of an odd number."""
+    """Leave out the last token of an odd number of tokens, as a writer of pairs may."""
 
     def _told(self, kv_c: Any, k_pe: Any, kv_cache: Any, slots: Any) -> tuple[Any, Any, Any]:
         held = np.flatnonzero(slots >= 0)
@@ -61,7 +61,7 @@ class DropsTheOddToken(ToldOtherwise):
 
 
 class WritesWholeBlocks(ToldOtherwise):
-    """Writes zeros to what it has no token for in the blocks that it touches."""
+    """Clear each block that is written to, before its records are written."""
 
     def _told(self, kv_c: Any, k_pe: Any, kv_cache: Any, slots: Any) -> tuple[Any, Any, Any]:
         kv_cache[slots[slots >= 0] // kv_cache.shape[1]] = 0
@@ -69,12 +69,12 @@ class WritesWholeBlocks(ToldOtherwise):
 
 
 class ScalesZerosOtherwise(NumpyTarget):
-    """Gives a block of zeros another scale, which reads the same."""
+    """Write the scale byte 0x38 for blocks of zeros, which read the same."""
 
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
-        """See Target."""
+        """Write, then replace the scale bytes of blocks of zeros."""
         super().concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
         for slot in slot_mapping[slot_mapping >= 0]:
             record = kv_cache[slot // kv_cache.shape[1], slot % kv_cache.shape[1]]
@@ -83,22 +83,22 @@ class ScalesZerosOtherwise(NumpyTarget):
 
 
 class OverwritesSlots(NumpyTarget):
-    """Uses slot_mapping as scratch memory."""
+    """Set the caller's slot_mapping to 0, as if it were scratch memory."""
 
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
-        """See Target."""
+        """Write, then clear slot_mapping."""
         super().concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
         slot_mapping[:] = 0
 
 
 class WritesBetweenBlocks(NumpyTarget):
-    """Writes to the byte behind the first block."""
+    """Write to the byte behind the first block."""
 
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
-        """See Target."""
+        """Write, then change the byte behind the first block."""
         super().concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
         np.lib.stride_tricks.as_strided(kv_cache[0, 0], (kv_cache.strides[0],), (1,))[kv_cache[0].size] = 1

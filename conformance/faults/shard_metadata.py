@@ -1,4 +1,4 @@
-"""Builders of metadata that are wrong in one way each, on several ranks alone."""
+"""Define builders of metadata that are wrong in one way each, on several ranks only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reference.shards import Sharding
 
 
 def global_starts(case: MetadataCase, answer: Any, names: Sequence[str] = ("starts", "local_starts")) -> None:
-    """The tokens of a request before each piece."""
+    """Set the fields `names` of each chunk to the tokens before each piece, counted over all ranks."""
     done = [0] * len(case.context_lens)
     for chunk in answer.chunks:
         starts = []
@@ -28,7 +28,7 @@ def global_starts(case: MetadataCase, answer: Any, names: Sequence[str] = ("star
 
 
 def with_sharding(name: str, method: Callable[..., int]) -> Builder:
-    """The golden model with another method of Sharding, on several ranks."""
+    """Return the golden builder with one method of Sharding replaced, on several ranks."""
 
     def build(case: MetadataCase) -> Any:
         if not case.sharded:
@@ -40,13 +40,13 @@ def with_sharding(name: str, method: Callable[..., int]) -> Builder:
 
 
 def unpadded_lengths(case: MetadataCase, chunk: Any) -> None:
-    """Rows of what rank 0 holds of the context at most."""
+    """Cut padded_local_seq_lens to the tokens of the context that rank 0 holds."""
     mine = [chunk.local_context_lens_allranks[place][0] for place in range(len(chunk.seq_lens))]
     chunk.padded_local_seq_lens = [min(n, rows) for n, rows in zip(mine, chunk.padded_local_seq_lens, strict=True)]
 
 
 def held_of_the_piece(case: MetadataCase, chunk: Any) -> None:
-    """As if each piece were a whole context."""
+    """Count local_context_lens_allranks as if each piece were a whole context."""
     sharding = Sharding(case.dcp_world_size, case.interleave)
     chunk.local_context_lens_allranks = [
         [sharding.local_length(length, rank) for rank in range(sharding.ranks)] for length in chunk.seq_lens
@@ -54,12 +54,12 @@ def held_of_the_piece(case: MetadataCase, chunk: Any) -> None:
 
 
 def equal_shares(case: MetadataCase, chunk: Any) -> None:
-    """As if no rank were ever short of tokens."""
+    """Let every rank hold as many tokens as the rank with the most."""
     chunk.local_context_lens_allranks = [[max(held)] * len(held) for held in chunk.local_context_lens_allranks]
 
 
 def sharded(builder: Builder) -> Builder:
-    """The right metadata on one rank."""
+    """Return a builder that uses `builder` on several ranks and the golden model on one."""
     return lambda case: builder(case) if case.sharded else golden(case)
 
 

@@ -1,4 +1,4 @@
-"""Faults in whose token a row is: its request, the request's start, the token's number (GATHER-1 to 4, SHARD)."""
+"""Define faults in the token of a row: its request, the request's start, the token's number (GATHER-1 to 4, SHARD)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _first_owner(call: Call) -> Ints:
 
 def _one_owner_too_many(call: Call) -> Ints:
     starts = call.at(call.first_rows, np.arange(call.batch_size + 1))
-    ordered = np.maximum.accumulate(starts)  # what a search takes for ascending
+    ordered = np.maximum.accumulate(starts)  # a search takes its input for ascending
     return np.where(starts[-1] <= np.arange(call.num_rows), len(starts) - 1, row_owners(ordered, call.num_rows))
 
 

@@ -1,4 +1,4 @@
-"""Servers that start, or refuse to, with the wrong configurations, in one way each."""
+"""Define servers that start with a wrong configuration, or refuse a right one, in one way each."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from reference.serving import GATHERS, Serving, check_startup, refusals
 
 
 class Starting(Server):
-    """A server that starts, or refuses, otherwise."""
+    """Decide at startup with a given function."""
 
     capabilities: ClassVar[frozenset[str]] = frozenset({SERVE_STARTUP})
 
     def __init__(self, otherwise: Callable[[Serving], object]) -> None:
-        """`otherwise` raises to refuse."""
+        """Set `otherwise`, which raises to refuse a configuration."""
         self.otherwise = otherwise
 
     def start(self, config: Serving) -> None:
-        """See Target."""
+        """Start, or raise what `otherwise` raises."""
         self.otherwise(config)
 
 
 class Late(Server):
-    """A server that looks at its configuration when the first context comes."""
+    """Check the configuration only when the first context comes."""
 
     capabilities: ClassVar[frozenset[str]] = frozenset({SERVE_DISPATCH, SERVE_STARTUP})
 
     def __init__(self) -> None:
-        """Not started."""
+        """Hold the default configuration until `start` is called."""
         self.config = Serving()
 
     def start(self, config: Serving) -> None:
-        """See Target."""
+        """Keep the configuration and accept it."""
         self.config = config
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """See Target."""
+        """Return the right gather calls. Raises ValueError if a rule of SERVE is broken."""
         check_startup(replace(self.config, kv_cache_dtype=kv_cache_dtype))
         return super().context_gathers(site, kv_cache_dtype, case)
 
@@ -50,27 +50,27 @@ Otherwise = Callable[[Serving], object]
 
 
 def accepting(**changes: object) -> Otherwise:
-    """Does not look at some of the options."""
+    """Return a startup that replaces some options before it checks, and thus ignores them."""
     return lambda config: check_startup(replace(config, **changes))  # type: ignore[arg-type]
 
 
 def having(**values: object) -> Callable[[Serving], bool]:
-    """A configuration with these values."""
+    """Return a predicate: whether a configuration has these values."""
     return lambda config: all(getattr(config, name) == value for name, value in values.items())
 
 
 def wherever(where: Callable[[Serving], bool], otherwise: Otherwise = lambda config: None) -> Otherwise:
-    """Does something else than it should with some configurations; as a rule it starts."""
+    """Return a startup that uses `otherwise` where `where` holds; by default it accepts there."""
     return lambda config: otherwise(config) if where(config) else check_startup(config)
 
 
 def never(config: Serving) -> None:
-    """Refuses, and says nothing."""
+    """Refuse every configuration: raises RuntimeError without a reason."""
     raise RuntimeError("no")
 
 
 def saying(message: str) -> Otherwise:
-    """Refuses what it should, with one message for all."""
+    """Return a startup that raises ValueError(message) wherever a refusal is due."""
 
     def start(config: Serving) -> None:
         if any(refusals(config)):
@@ -80,42 +80,42 @@ def saying(message: str) -> Otherwise:
 
 
 def hopper_too(config: Serving) -> None:
-    """Takes 9.x for 10.x."""
+    """Check with compute capability 9.x taken for 10.x."""
     major = 10 if config.compute_capability[0] == 9 else config.compute_capability[0]
     check_startup(replace(config, compute_capability=(major, 0)))
 
 
 def newer_too(config: Serving) -> None:
-    """Takes what is above 10.x for it."""
+    """Check with every compute capability above 10.x taken for 10.x."""
     check_startup(replace(config, compute_capability=(min(config.compute_capability[0], 10), 0)))
 
 
 def sparse_too(config: Serving) -> None:
-    """Takes one sparse backend for another."""
+    """Check with every sparse backend taken for FLASHMLA_SPARSE."""
     sparse = config.attention_backend.endswith("_SPARSE")
     check_startup(replace(config, attention_backend="FLASHMLA_SPARSE") if sparse else config)
 
 
 def for_all_caches(config: Serving) -> None:
-    """Holds the rules of one kv_cache_dtype against all that a gather reads."""
+    """Check every kv_cache_dtype that a gather reads by the rules of nvfp4_ds_mla."""
     read = config.uses_mla and config.kv_cache_dtype in GATHERS
     check_startup(replace(config, kv_cache_dtype="nvfp4_ds_mla") if read else config)
 
 
 def only_the_sum(config: Serving) -> None:
-    """Looks at the head size alone."""
+    """Check only that kv_lora_rank + qk_rope_head_dim is 576."""
     right = config.kv_lora_rank + config.qk_rope_head_dim == 576
     check_startup(replace(config, kv_lora_rank=512, qk_rope_head_dim=64) if right else config)
 
 
 def one_at_most(config: Serving) -> None:
-    """Refuses what breaks one rule alone."""
+    """Refuse a configuration that breaks one rule; accept one that breaks several."""
     if len([*refusals(config)]) < 2:
         check_startup(config)
 
 
 def without_the_option(config: Serving) -> None:
-    """Says all but the name of the option."""
+    """Check, and leave --kv-cache-dtype out of the message. Raises ValueError if a rule is broken."""
     try:
         check_startup(config)
     except ValueError as error:
@@ -123,7 +123,7 @@ def without_the_option(config: Serving) -> None:
 
 
 def nvfp4(config: Serving) -> bool:
-    """Whether it is about the record."""
+    """Return whether the configuration asks for nvfp4_ds_mla."""
     return config.kv_cache_dtype == "nvfp4_ds_mla"
 
 

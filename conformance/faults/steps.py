@@ -1,7 +1,7 @@
-"""A gather as steps over byte offsets, each of which a fault may replace.
+"""Split a gather into steps over element offsets, each of which a fault may replace.
 
-The steps read the memory that the target saw, poison included, so that a fault which reads what it should not is
-predicted bit for bit.
+The steps read the memory that the target saw, poison included. So the model predicts, bit for bit, the rows of a fault
+that reads outside of its rows. An `Ints` array is int64 [T] unless stated otherwise: one element for each row of dst.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROWS_AT_A_TIME = 1024
 
 
 class Strip(NamedTuple):
-    """An array in its one-dimensional allocation: where its first element stands, and its strides in elements."""
+    """Hold a view's one-dimensional allocation, the index of its first element, and its strides in elements."""
 
     base: npt.NDArray[Any]
     first: int
@@ -36,9 +36,10 @@ class Strip(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a gather as it lies in memory: what it is about, and a strip for each array.
+    """Describe a call of a gather as it lies in memory: its sizes, its layout, and a strip for each array.
 
-    `left` is what stands in the T rows of dst before it.
+    `left` is the content of the T rows of dst before the call, uint16 [T, layout.row].
+    Indices count in elements, from the first element of each array.
     """
 
     batch_size: int
@@ -51,7 +52,7 @@ class Call:
     strips: dict[str, Strip]
 
     def at(self, name: str, index: Any) -> npt.NDArray[Any]:
-        """Elements of an argument's allocation, counted from its first element; IndexError outside of it."""
+        """Return the elements at `index`, int64 of any shape. Raises IndexError outside of the allocation."""
         strip = self.strips[name]
         places = np.asarray(index, np.int64) + strip.first
         if places.size and places.min() < 0:
@@ -59,7 +60,7 @@ class Call:
         return np.asarray(strip.base[places])
 
     def elements(self, name: str, first: Ints, count: int) -> npt.NDArray[Any]:
-        """[N, count]: that many elements of an allocation from each place on, as `at` finds them."""
+        """Return runs of elements [N, count] from `first`, int64 [N], on. Raises IndexError as `at` does."""
         strip = self.strips[name]
         places = first + strip.first
         if places.size and (places.min() < 0 or places.max() + count > len(strip.base)):
@@ -69,76 +70,76 @@ class Call:
         return np.lib.stride_tricks.sliding_window_view(strip.base, count)[places]
 
     def stride(self, name: str, dimension: int) -> int:
-        """An argument's stride in elements."""
+        """Return an argument's stride in elements."""
         return self.strips[name].strides[dimension]
 
     @property
     def first_rows(self) -> str:
-        """The argument with the first row of each request."""
+        """The name of the argument with the first row of each request."""
         return "cu_seq_lens" if "cu_seq_lens" in self.strips else "workspace_starts"
 
     @property
     def starts(self) -> Ints:
-        """The first R entries of it."""
+        """The first row of each request: int64 [R]."""
         return self.at(self.first_rows, np.arange(self.batch_size)).astype(np.int64)
 
 
 def owner(call: Call) -> Ints:
-    """GATHER-1, or TWIN-6 where a call says whose each row is."""
+    """Return the request of each row, int64 [T]: from token_to_seq (TWIN-6), or from workspace_starts (GATHER-1)."""
     if "token_to_seq" in call.strips:
         return call.at("token_to_seq", np.arange(call.num_rows)).astype(np.int64)
     return row_owners(call.starts, call.num_rows)
 
 
 def rows_alike(request: Ints) -> Ints:
-    """int64 [T]: how many rows have the same owner as each row."""
+    """Return, for each row, the number of rows with the same owner: int64 [T]."""
     _, which, counts = np.unique(request, return_inverse=True, return_counts=True)
     alike: Ints = counts[which]
     return alike
 
 
 def origin(call: Call, request: Ints) -> Ints:
-    """The first token of each row's request: GATHER-2, GATHER-3."""
+    """Return the first token of each row's request: int64 [T] (GATHER-2, GATHER-3)."""
     if "seq_starts" not in call.strips:
         return np.zeros_like(request)
     return call.at("seq_starts", request).astype(np.int64)
 
 
 def token(call: Call, request: Ints, first: Ints) -> Ints:
-    """GATHER-2."""
+    """Return the token of each row: int64 [T] (GATHER-2)."""
     return np.arange(call.num_rows) - call.starts[request] + first
 
 
 def block(call: Call, request: Ints, token: Ints) -> Ints:
-    """PAGE-1."""
+    """Return the physical block of each row's token: int64 [T] (PAGE-1)."""
     entry = request * call.stride("block_table", 0) + token // call.block_size
     return call.at("block_table", entry).astype(np.int64)
 
 
 def address(call: Call, block: Ints, token: Ints) -> Ints:
-    """PAGE-2."""
+    """Return the address of each row's record, in elements of src_cache: int64 [T] (PAGE-2)."""
     slot = token % call.block_size
     return block * call.stride("src_cache", 0) + slot * call.stride("src_cache", 1)
 
 
 def fetch(call: Call, address: Ints) -> Records:
-    """RECORD-1: the bytes of each row's record."""
+    """Return the bytes of the records at some addresses: uint8 [N, layout.nbytes] (RECORD-1)."""
     return call.elements("src_cache", address, call.layout.width).view(np.uint8)
 
 
 def read(call: Call, records: Records) -> Bf16Bits:
-    """READ, or TWIN."""
+    """Return the rows of records, uint16 bf16 encodings [N, layout.row] (READ, TWIN)."""
     return read_records(call.layout, records, call.scale)
 
 
 def finish(call: Call, rows: Bf16Bits, which: Ints) -> Bf16Bits:
-    """What stands in those rows of dst afterwards: GATHER-5."""
+    """Return the rows of numbers `which`, int64 [N], as dst holds them later: uint16 [N, layout.row] (GATHER-5)."""
     return rows
 
 
 @dataclass(frozen=True)
 class Gather:
-    """The steps of a gather; the defaults are the right ones."""
+    """Hold the steps of a gather. The defaults are right."""
 
     owner: Callable[[Call], Ints] = owner
     origin: Callable[[Call, Ints], Ints] = origin
@@ -150,32 +151,32 @@ class Gather:
     finish: Callable[[Call, Bf16Bits, Ints], Bf16Bits] = finish
 
     def __call__(self, call: Call) -> Bf16Bits:
-        """uint16 [T, 576]: dst after the gather; IndexError if it reads outside of an allocation."""
+        """Return dst after the gather: uint16 [T, layout.row]. Raises IndexError for a read outside of memory."""
         return self.some(call, np.arange(call.num_rows))
 
     def some(self, call: Call, which: Ints) -> Bf16Bits:
-        """uint16 [N, 576]: those rows of it."""
+        """Return the rows `which` of dst, int64 [N]: uint16 [N, layout.row]."""
         addresses = self.addresses(call)
         rows = [self.rows(call, addresses[part], part) for part in parts_of(which)]
         return np.concatenate(rows) if rows else call.left[:0]
 
     def addresses(self, call: Call) -> Ints:
-        """int64 [T]: where the record of each row begins."""
+        """Return the address of each row's record, in elements of src_cache: int64 [T]."""
         request = self.owner(call)
         token = self.token(call, request, self.origin(call, request))
         return self.address(call, self.block(call, request, token), token)
 
     def rows(self, call: Call, addresses: Ints, which: Ints) -> Bf16Bits:
-        """uint16 [N, 576]: those rows of dst, whose records begin there."""
+        """Return the rows `which` of dst, whose records begin at `addresses`, int64 [N]: uint16 [N, layout.row]."""
         return self.finish(call, self.read(call, self.fetch(call, addresses)), which)
 
     @property
     def replaced(self) -> frozenset[str]:
-        """The names of the steps that are not the right ones."""
+        """The names of the steps that differ from the right ones."""
         return frozenset(each.name for each in fields(self) if getattr(self, each.name) is not each.default)
 
     def with_steps_of(self, other: Gather) -> Gather:
-        """This gather with the steps that another one replaces."""
+        """Return this gather with the replaced steps of another one."""
         return replace(self, **{name: getattr(other, name) for name in other.replaced})
 
 
@@ -184,12 +185,12 @@ PLACING = frozenset({"owner", "origin", "token", "block", "address"})
 
 
 def parts_of(which: Ints) -> list[Ints]:
-    """Rows as parts that are small enough for a core's cache."""
+    """Return row numbers, int64 [N], in parts that are small enough for a core's cache."""
     return [which[first : first + _ROWS_AT_A_TIME] for first in range(0, len(which), _ROWS_AT_A_TIME)]
 
 
 def in_memory(case: GatherCase, poison: Poison) -> Call:
-    """A case laid out as `observe` lays it out, in NumPy arrays, but for dst, of which only what it holds is known."""
+    """Return a case as a call, placed in NumPy arrays as `observe` does. dst is not placed; `left` holds it."""
     memory = ArrayMemory()
     regions = {name: memory.place(each) for name, each in place(case, poison).items() if name != "dst"}
     strips = {name: Strip(each.base, each.first, each.placement.strides) for name, each in regions.items()}
@@ -199,9 +200,9 @@ def in_memory(case: GatherCase, poison: Poison) -> Call:
 
 
 def strip_of(array: npt.NDArray[Any]) -> Strip:
-    """A view as it lies in the allocation that it is a view of."""
+    """Return the place of a view, of any shape and dtype, in its allocation."""
     base: Any = array
-    while getattr(base, "base", None) is not None:  # between views of NumPy's own may stand an object that is none
+    while getattr(base, "base", None) is not None:  # a foreign object may stand between NumPy's views
         base = base.base
     held = base.reshape(-1).view(array.dtype)
     first = (array.ctypes.data - held.ctypes.data) // array.itemsize

@@ -1,4 +1,4 @@
-"""A merge in binary32, step by step, as a target: what wrong merges are variations of."""
+"""Merge two partials in binary32, step by step, so that wrong merges can replace a step."""
 
 from typing import Any
 
@@ -16,26 +16,29 @@ LOG2E, LN2 = F32(np.log2(np.e)), F32(np.log(2))
 
 
 def to_bf16(x: Array) -> Array:
-    """float32 -> the nearest numbers of bf16, as float32."""
+    """Return float32 numbers rounded to bf16, as float32 of the same shape."""
     return f32_from_bf16(bf16_from_f32(x))
 
 
 def flat(array: Array, shape: tuple[int, ...]) -> Array:
-    """The memory of an array, from its first element on, as a contiguous array of that shape."""
+    """Return the memory from an array's first element on, as a contiguous array of that shape."""
     return np.lib.stride_tricks.as_strided(
         array, shape, [array.itemsize * int(np.prod(shape[i + 1 :])) for i in range(len(shape))]
     )
 
 
 class Stepwise(NumpyTarget):
-    """Right: weights e^(lse - max), shares, the sum of what has a share. P, S are float32 [T, H, D], p, s [H, T]."""
+    """Merge correctly: weights e^(lse - max), shares, and the sum of the partials that have a share.
+
+    In the steps P and S are float32 [T, H, D], and p and s are float32 [H, T].
+    """
 
     capabilities = frozenset({MERGE})
     off = 0
-    """By how many of MERGE's bounds its numbers are wrong: -1 and 1 give the ends of what a merge like it may leave."""
+    """Number of MERGE's bounds to move the results by. -1 and 1 give the ends of the allowed range."""
 
     def __init__(self) -> None:
-        """Its name is that of its class."""
+        """Name the target by its module and class."""
         super().__init__()
         self.name = f"{type(self).__module__}:{type(self).__name__}"
 
@@ -48,7 +51,7 @@ class Stepwise(NumpyTarget):
         suffix_lse: Any,
         output_lse: Any = None,
     ) -> None:
-        """See Target."""
+        """Merge the partials. Raises ValueError for a malformed call."""
         check_well_formed(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
         self._run(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
 
@@ -74,7 +77,7 @@ class Stepwise(NumpyTarget):
                 self._store_lse(output_lse, self._moved(lse, bound))
 
     def _moved(self, x: Array, bound: Array) -> Array:
-        """Numbers `off` bounds off, rounded away; as they are where nothing is rounded, or they are none."""
+        """Return x, float32 of any shape, moved by `off` bounds and rounded away. Exact or non-finite elements stay."""
         if not self.off:
             return x
         away = np.nextafter((x + self.off * bound).astype(F32), F32(self.off * np.inf))

@@ -1,4 +1,4 @@
-"""Faults in how records of fp8_ds_mla are read (TWIN-1 to TWIN-4, SCALAR-7)."""
+"""Define faults in the read of a record of fp8_ds_mla (TWIN-1 to TWIN-4, SCALAR-7)."""
 
 from __future__ import annotations
 

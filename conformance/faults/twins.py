@@ -1,4 +1,4 @@
-"""Defects of the gathers of the other records that the first one has too, or that are of a call as a whole (TWIN)."""
+"""Define defects of the other gathers: shared with the nvfp4_ds_mla gather, or of whole calls (TWIN)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FP8, GENERIC = (frozenset(GATHERS[name][:2]) for name in ("fp8_ds_mla", "auto"))
 
 
 def all_of_dst_taken_for_rows(proceed: Proceed, call: Arguments) -> None:
-    """The rows of dst are the rows to write; behind num_tokens they are those of the last request."""
+    """Write all rows of dst: rows behind num_tokens get a copy of the last row."""
     proceed(call)
     dst, rows = call["dst"], call["num_tokens"]
     if 0 < rows < len(dst):
@@ -27,7 +27,7 @@ def all_of_dst_taken_for_rows(proceed: Proceed, call: Arguments) -> None:
 
 
 def rows_of_576(proceed: Proceed, call: Arguments) -> None:
-    """576 elements written of a row of 512, beginning with the last one."""
+    """Write 64 zeros behind each row of 512 elements, as a gather of 576 elements a row does."""
     dst = call["dst"]
     proceed(call)
     if dst.ndim == 2 and dst.shape[1] == 512:

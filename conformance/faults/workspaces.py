@@ -1,4 +1,4 @@
-"""Workspaces that have the wrong number of rows, in one way each."""
+"""Define workspaces with a wrong number of rows, in one way each."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ CAP = 65_536
 
 
 class FaultyRows(NumpyTarget):
-    """A target whose workspaces come from a function of the case."""
+    """Answer determine_chunked_prefill_workspace_size with a function of the case."""
 
     capabilities = frozenset({PLAN_WORKSPACE})
 
     def __init__(self, rows: Rows) -> None:
-        """`rows` is of either builder."""
+        """Set `rows`, which returns the rows for either builder, dense or sparse."""
         super().__init__()
         self.rows = rows
 
     def determine_chunked_prefill_workspace_size(self, *arguments: Any) -> int:
-        """See Target."""
+        """Return the faulty number of rows."""
         return self.rows(WorkspaceCase(*arguments))
 
 
 def rows_with(**fields: Callable[[WorkspaceCase], Any]) -> Rows:
-    """The right rows of a call that has some arguments replaced."""
+    """Return a function: the right rows of a case with some arguments replaced."""
     return lambda case: golden(replace(case, **{name: get(case) for name, get in fields.items()}))
 
 
 def in_32_bits(*factors: str, times: int = 1) -> Rows:
-    """Raises where a product of arguments leaves 32 bits."""
+    """Return a function that raises OverflowError if `times` times the product of `factors` exceeds 31 bits."""
 
     def rows(case: WorkspaceCase) -> int:
         numbers = asdict(case)
@@ -51,7 +51,7 @@ def in_32_bits(*factors: str, times: int = 1) -> Rows:
 
 
 def wanted(case: WorkspaceCase) -> int:
-    """What PLAN says is wanted."""
+    """Return the wanted rows before block rounding: min(max(8 * max_model_len, 4 * max_num_seqs * block_size), CAP)."""
     return min(max(8 * case.max_model_len, 4 * case.max_num_seqs * case.block_size), CAP)
 
 
@@ -66,7 +66,7 @@ def _to_multiple(rows: int, of: int) -> int:
 
 
 def _dense(rows: Rows) -> Rows:
-    """Wrong in the dense builder on one rank alone."""
+    """Return a function that is wrong in the dense builder on one rank only."""
     return lambda case: rows(case) if case.clause == "PLAN-20" else golden(case)
 
 

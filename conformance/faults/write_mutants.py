@@ -1,4 +1,4 @@
-"""Faults in the CUDA sources of the writers: one line of a copy replaced, built for the CPU, and judged as a target."""
+"""List mutants of the writers: one line of the CUDA sources replaced in a copy, built for the CPU, and judged."""
 
 from __future__ import annotations
 
@@ -75,4 +75,4 @@ WRITE_MUTANTS = (
         says="element ",
     ),
 )
-"""Each in the terms of what a user would read: the profile or trait that the faulty writer has."""
+"""The `says` of each names the profile or the trait that the faulty writer has, as a user reads it."""

@@ -1,4 +1,4 @@
-"""Quantizing as rules, each of which a fault may replace; the defaults are those of SPEC.md's WRITE-10 to WRITE-20."""
+"""Split quantization into rules that faults may replace. The defaults follow WRITE-10 to WRITE-20 of SPEC.md."""
 
 from __future__ import annotations
 
@@ -17,60 +17,67 @@ Encode = Callable[[Floats], Codes]
 
 
 def amax(call: WriteCall, blocks: Floats) -> Floats:
-    """[N, blocks, n] -> [N, blocks]: WRITE-10, for the tiles of fp8_ds_mla too."""
+    """Return the amax of each block or tile: float32 [N, blocks, n] -> float32 [N, blocks] (WRITE-10)."""
     return quantize.amax(blocks, call.profile.nan)
 
 
 def factor(call: WriteCall, largest: Floats) -> Floats:
-    """amax -> sf: WRITE-11."""
+    """Return the scale factors sf of amax: float32 [N, 32] -> float32 [N, 32] (WRITE-11)."""
     return quantize.scale_factors(largest, call.profile.sixth)
 
 
 def normalised(call: WriteCall, x: Floats, sf: Floats, scale: Floats) -> Floats:
-    """[N, 32, 16] elements, [N, 32, 1] sf and numbers of the scale bytes -> what is encoded: WRITE-13."""
+    """Compute the numbers to encode as e2m1 (WRITE-13).
+
+    x: float32 [N, 32, 16], the elements; sf: float32 [N, 32, 1]; scale: float32 [N, 32, 1], the decoded scale bytes.
+
+    Returns:
+        float32 [N, 32, 16].
+
+    """
     return x / scale if call.profile.normalisation == "division" else x * (np.float32(1) / scale)
 
 
 def rope(call: WriteCall, x: Floats) -> Floats:
-    """[N, 64] elements of k_pe -> what is encoded: WRITE-14."""
+    """Return the numbers to encode as e4m3 for k_pe: float32 [N, 64] -> float32 [N, 64] (WRITE-14)."""
     return x
 
 
 def tile_scale(call: WriteCall, largest: Floats) -> Floats:
-    """[N, 4] amax -> scales: WRITE-17."""
+    """Return the scales of tiles from their amax: float32 [N, 4] -> float32 [N, 4] (WRITE-17)."""
     return quantize.tile_scales(largest, call.profile.tile)
 
 
 def tile_normalised(call: WriteCall, x: Floats, scale: Floats) -> Floats:
-    """[N, 4, 128] elements and [N, 4, 1] scales -> what is encoded: WRITE-18."""
+    """Return the numbers to encode: float32 [N, 4, 128], scales float32 [N, 4, 1] -> [N, 4, 128] (WRITE-18)."""
     return x / scale
 
 
 def tile_parts(call: WriteCall, latent: Codes, scales: Floats, k_pe: Bf16Bits) -> list[npt.NDArray[np.generic]]:
-    """What stands in a record of fp8_ds_mla, in order: WRITE-16."""
+    """Return the fields of fp8_ds_mla in order (WRITE-16): uint8 [N, 512], float32 [N, 4], uint16 [N, 64]."""
     return [latent, scales, k_pe]
 
 
 def divided(call: WriteCall, x: Floats) -> Floats:
-    """[N, 576] elements -> what is encoded for "fp8": WRITE-20."""
+    """Return the numbers to encode for "fp8": float32 [N, 576] -> float32 [N, 576] (WRITE-20)."""
     return x / call.scale
 
 
 def copied(call: WriteCall, bits: Bf16Bits) -> Bf16Bits:
-    """[N, 576] -> what is stored for "auto": WRITE-19."""
+    """Return the bf16 encodings to store for "auto": uint16 [N, 576] -> uint16 [N, 576] (WRITE-19)."""
     return bits
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How a writer quantizes; called with the rows of kv_c and k_pe, it gives records [N, call.width]."""
+    """Hold the rules by which a writer quantizes. The defaults are right."""
 
     e2m1: Encode = E2M1.encode
     e4m3: Encode = E4M3.encode
     amax: Callable[[WriteCall, Floats], Floats] = amax
     factor: Callable[[WriteCall, Floats], Floats] = factor
     scale_byte: Callable[[WriteCall, Floats], Codes] | None = None
-    """sf -> scale bytes (WRITE-12), where it is not the profile's rule with `e4m3`."""
+    """The function from sf to scale bytes (WRITE-12), or None for the profile's rule with `e4m3`."""
     normalised: Callable[[WriteCall, Floats, Floats, Floats], Floats] = normalised
     rope: Callable[[WriteCall, Floats], Floats] = rope
     layout: RecordLayout = NVFP4_DS_MLA
@@ -81,7 +88,12 @@ class Rules:
     copied: Callable[[WriteCall, Bf16Bits], Bf16Bits] = copied
 
     def __call__(self, call: WriteCall, kv_c: Bf16Bits, k_pe: Bf16Bits) -> Records:
-        """Records, [N, call.width]."""
+        """Quantize kv_c, uint16 bf16 encodings [N, 512], and k_pe, uint16 bf16 encodings [N, 64].
+
+        Returns:
+            Records [N, call.width], uint16 for "auto", else uint8.
+
+        """
         if call.kv_cache_dtype == "nvfp4_ds_mla":
             return self._nvfp4(call, kv_c, k_pe)
         if call.kv_cache_dtype == "fp8_ds_mla":
@@ -123,16 +135,16 @@ def _bytes(numbers: npt.NDArray[np.generic]) -> Records:
 
 @dataclass(frozen=True)
 class OfAnotherProfile(Rules):
-    """The right rules of another profile than the declared one: with other values of some parameters."""
+    """Apply the right rules of another profile than the declared one: some parameters are replaced."""
 
     parameters: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, call: WriteCall, kv_c: Bf16Bits, k_pe: Bf16Bits) -> Records:
-        """See Rules."""
+        """Return records as Rules does, under the replaced parameters."""
         profile = replace(call.profile, **dict(self.parameters))  # type: ignore[arg-type]
         return super().__call__(replace(call, profile=profile), kv_c, k_pe)
 
 
 def bound_by(**parameters: str) -> Rules:
-    """Rules that go by these values of a profile's parameters, whatever is declared."""
+    """Return rules with these parameters of a profile, whatever profile is declared."""
     return OfAnotherProfile(parameters=tuple(parameters.items()))

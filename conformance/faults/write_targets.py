@@ -1,4 +1,4 @@
-"""Writers of some steps as targets, and how a defect is made of them."""
+"""Make targets from the steps of a writer, and defects from these targets."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Refuse = Callable[[ValueError, WriteCall], None]
 
 
 def refuse(error: ValueError, call: WriteCall) -> None:
-    """What a malformed call comes to: WRITE-9."""
+    """Raise `error`, the refusal of a malformed call (WRITE-9)."""
     raise error
 
 
 class FaultyWriter(NumpyTarget):
-    """A writer of some steps, for every kv_cache_dtype, that claims some of them.
+    """Write every kv_cache_dtype by some steps, and claim some of them.
 
-    It does with a malformed call what `refuse` does, and with one without tokens what `empty` does.
+    `refuse` handles a malformed call, and `empty`, if given, a call without tokens.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class FaultyWriter(NumpyTarget):
         refuse: Refuse = refuse,
         empty: Callable[[], None] | None = None,
     ) -> None:
-        """`profile` is what it declares, and what those of its rules that are right go by."""
+        """Set the steps and the claims. `profile` is declared, and the right rules follow it."""
         super().__init__(profile=profile)
         self.writer, self.refuse, self.empty = writer, refuse, empty
         self.capabilities = claims  # type: ignore[misc]
@@ -46,7 +46,7 @@ class FaultyWriter(NumpyTarget):
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
-        """See Target."""
+        """Write the call's tokens by the steps. `refuse` raises ValueError for a malformed call."""
         arrays = {"kv_c": kv_c, "k_pe": k_pe, "kv_cache": kv_cache, "slot_mapping": slot_mapping, "scale": scale}
         call = WriteCall(arrays, kv_cache_dtype, self.profile)
         try:
@@ -72,7 +72,7 @@ def wrong(
     source: str = "",
     **steps: Any,
 ) -> Defect:
-    """A defect of a writer: `rules` by which it quantizes wrongly, or `steps` of Writer that are wrong."""
+    """Return a defect of a writer: wrong `rules` of quantization, or wrong `steps` of Writer."""
     writer = Writer(**steps) if rules is None else Writer(records=rules, **steps)
     target = partial(FaultyWriter, writer, claims, profile, refuse, empty)
     return Defect(f"write-{name}", sentence, clause, "write", target, source)

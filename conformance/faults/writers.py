@@ -1,4 +1,4 @@
-"""The defects of writers."""
+"""List the defects of writers."""
 
 from __future__ import annotations
 

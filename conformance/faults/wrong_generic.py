@@ -1,4 +1,4 @@
-"""Records of "auto" and "fp8" that are wrong: WRITE-19 and WRITE-20."""
+"""Define defects of the records of "auto" and "fp8" (WRITE-19, WRITE-20)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _divided_bits(call: WriteCall, bits: Bf16Bits) -> Bf16Bits:
 
 
 def generic(name: str, sentence: str, clause: str, **how: Any) -> Defect:
-    """A defect of a writer of "auto" or "fp8"."""
+    """Return a defect of a writer of "auto" or "fp8"."""
     return wrong(name, sentence, clause, claims=GENERIC, **how)
 
 

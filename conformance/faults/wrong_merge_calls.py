@@ -1,4 +1,4 @@
-"""Merges that are wrong about a call as a whole, in one way each, as targets."""
+"""Define merges, as targets, that handle a call as a whole wrongly, in one way each."""
 
 from contextlib import suppress
 from typing import Any
@@ -10,7 +10,7 @@ from reference.merging import check_well_formed, counted
 
 
 class WritesTheLseFirst(Stepwise):
-    """Output_lse is written before the LSEs are read."""
+    """Write output_lse before the LSEs are read."""
 
     def _run(
         self,
@@ -28,7 +28,7 @@ class WritesTheLseFirst(Stepwise):
 
 
 class StagesThePrefixInTheResult(Stepwise):
-    """Copies a head of the prefix to where the result will be, which may be the suffix."""
+    """Copy head 0 of the prefix into output first, which may be the suffix's memory."""
 
     def _run(
         self,
@@ -45,10 +45,10 @@ class StagesThePrefixInTheResult(Stepwise):
 
 
 class RemembersWeights(Stepwise):
-    """Keeps the shares of the first call on arrays of a shape."""
+    """Keep the shares of the first call for all calls with LSEs of the same shape."""
 
     def __init__(self) -> None:
-        """No call was seen yet."""
+        """Start without remembered shares."""
         super().__init__()
         self.known: dict[tuple[int, ...], tuple[Array, Array]] = {}
 
@@ -57,7 +57,7 @@ class RemembersWeights(Stepwise):
 
 
 class ChangesAnInput(Stepwise):
-    """Replaces +inf by -inf where it stands."""
+    """Replace +inf by -inf in the caller's suffix_lse."""
 
     def _run(
         self,
@@ -73,7 +73,7 @@ class ChangesAnInput(Stepwise):
 
 
 class LaunchesAnEmptyGrid(Stepwise):
-    """No token is an error."""
+    """Raise RuntimeError if output has no element."""
 
     def _run(self, output: Any, *others: Any) -> None:
         if not output.size:
@@ -82,21 +82,21 @@ class LaunchesAnEmptyGrid(Stepwise):
 
 
 class HasAGridOf16Bits(Stepwise):
-    """Leaves tokens beyond a grid's second dimension."""
+    """Leave tokens from 65,535 on unwritten, as a grid's second dimension does."""
 
     def _store(self, output: Array, merged: Array, neither: Array) -> None:
         super()._store(output[:65_535], merged[:65_535], neither[:65_535])
 
 
 class HasAThreadForEachElement(Stepwise):
-    """Leaves elements beyond the threads of a block."""
+    """Leave elements of a head from 1,024 on unwritten."""
 
     def _store(self, output: Array, merged: Array, neither: Array) -> None:
         super()._store(output[..., :1024], merged[..., :1024], neither)
 
 
 class NeedsAnOutputLse(Stepwise):
-    """Output_lse may not be left out."""
+    """Raise TypeError if output_lse is None."""
 
     def _run(self, *arguments: Any) -> None:
         if arguments[-1] is None:
@@ -105,7 +105,7 @@ class NeedsAnOutputLse(Stepwise):
 
 
 class HasAnotherPathWithoutAnLse(Stepwise):
-    """Adds in another order where nobody asks for the LSE: a few bits of the output differ."""
+    """Add in another order if output_lse is None, so that a few bits of output differ."""
 
     def _run(self, *arguments: Any) -> None:
         self.without = arguments[-1] is None
@@ -117,20 +117,20 @@ class HasAnotherPathWithoutAnLse(Stepwise):
 
 
 class ChecksNothing(Stepwise):
-    """Returns where it should refuse."""
+    """Return without an error where ValueError is due."""
 
     def merge_attn_states(self, *arguments: Any, **named: Any) -> None:
-        """See Target."""
+        """Merge a well-formed call; do nothing in a malformed one."""
         with suppress(ValueError):
             check_well_formed(*arguments, **named)
             super().merge_attn_states(*arguments, **named)
 
 
 class NamesNoArgument(Stepwise):
-    """A malformed call is refused without saying what is wrong."""
+    """Refuse a malformed call without the name of an argument."""
 
     def merge_attn_states(self, *arguments: Any, **named: Any) -> None:
-        """See Target."""
+        """Merge the partials. Raises ValueError, without a name, for a malformed call."""
         try:
             super().merge_attn_states(*arguments, **named)
         except ValueError as error:
@@ -138,10 +138,10 @@ class NamesNoArgument(Stepwise):
 
 
 class WritesBeforeItChecks(Stepwise):
-    """Makes the result empty, and looks at the call then."""
+    """Clear output before the call is checked."""
 
     def merge_attn_states(self, output: Any, *arguments: Any, **named: Any) -> None:
-        """See Target."""
+        """Clear output, check, restore output, and merge. Raises ValueError for a malformed call."""
         before = output.copy()
         output[...] = 0
         check_well_formed(output, *arguments, **named)
@@ -150,7 +150,7 @@ class WritesBeforeItChecks(Stepwise):
 
 
 class ChecksLsesWithTheResult(Stepwise):
-    """Looks at the LSEs only where it writes one."""
+    """Check the LSEs only if output_lse is given."""
 
     def merge_attn_states(
         self,
@@ -161,7 +161,12 @@ class ChecksLsesWithTheResult(Stepwise):
         suffix_lse: Any,
         output_lse: Any = None,
     ) -> None:
-        """See Target."""
+        """Merge the partials. Ignores malformed LSEs if output_lse is None.
+
+        Raises:
+            ValueError: if the call is malformed in another way, or output_lse is given.
+
+        """
         try:
             super().merge_attn_states(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Merges with wrong numbers, in one way each, as targets."""
+"""Define merges, as targets, that give wrong numbers, in one way each."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from reference.merging import BF16
 
 
 class TakesPlusInfinityAsWeight(Stepwise):
-    """An LSE of +inf is a weight, so that what is beside it counts for nothing or becomes NaN."""
+    """Take an LSE of +inf for a weight: the other partial then has no weight, or becomes NaN."""
 
     def _counted(self, lse: Array) -> Array:
         return lse
 
 
 class GivesNanWhereNeitherHasWeight(Stepwise):
-    """Two partials without weight give NaN, as -inf less -inf does."""
+    """Give NaN for two partials without weight, as -inf - (-inf) does."""
 
     def _weights(self, p: Array, s: Array) -> tuple[Array, Array]:
         most = np.maximum(p, s)
@@ -29,49 +29,49 @@ class GivesNanWhereNeitherHasWeight(Stepwise):
 
 
 class MultipliesWhatHasNoWeight(Stepwise):
-    """The output of a partial without weight is multiplied by 0, so that NaN and infinities stay."""
+    """Multiply the output of a partial without weight by 0, so that NaN and infinities stay."""
 
     def _combine(self, P: Array, a: Array, S: Array, b: Array) -> Array:
         return P * a + S * b
 
 
 class HandsThePrefixThrough(Stepwise):
-    """Two partials without weight give the prefix's output."""
+    """Give the prefix's output for two partials without weight."""
 
     def _neither(self, P: Array, merged: Array, neither: Array) -> Array:
         return np.where(neither, P, merged)
 
 
 class ReadsLsesToTheBase2(Stepwise):
-    """LSEs are taken to be to the base 2."""
+    """Take the LSEs for logarithms to the base 2."""
 
     def _exponential(self, x: Array) -> Array:
         return np.exp2(x)
 
 
 class GivesTheLseToTheBase2(Stepwise):
-    """Output_lse is to the base 2."""
+    """Give output_lse to the base 2."""
 
     def _log_sum(self, p: Array, s: Array) -> Array:
         return super()._log_sum(p, s) * LOG2E
 
 
 class ScalesTheWholeLseFromBase2(Stepwise):
-    """Output_lse is a logarithm to the base 2, scaled."""
+    """Compute output_lse to the base 2 and scale it to the base e."""
 
     def _log_sum(self, p: Array, s: Array) -> Array:
         return np.logaddexp2(p * LOG2E, s * LOG2E) * LN2
 
 
 class KeepsPlusInfinityInTheLse(Stepwise):
-    """Output_lse of no key is +inf."""
+    """Give +inf as the output_lse of no key."""
 
     def _store_lse(self, output_lse: Array, lse: Array) -> None:
         output_lse[...] = np.where(np.isneginf(lse), F32(np.inf), lse)
 
 
 class HasWeightsOfBf16(Stepwise):
-    """Weights are rounded to bf16."""
+    """Round the weights to bf16."""
 
     def _shares(self, p: Array, s: Array) -> tuple[Array, Array]:
         a, b = super()._shares(p, s)
@@ -79,14 +79,14 @@ class HasWeightsOfBf16(Stepwise):
 
 
 class AddsInBf16(Stepwise):
-    """Products are rounded to bf16 before they are added."""
+    """Round the products to bf16 before they are added."""
 
     def _combine(self, P: Array, a: Array, S: Array, b: Array) -> Array:
         return to_bf16(np.where(a > 0, P, F32(0)) * a) + to_bf16(np.where(b > 0, S, F32(0)) * b)
 
 
 class TruncatesToBf16(Stepwise):
-    """The result is cut off to bf16, not rounded."""
+    """Truncate the result to bf16 instead of rounding it."""
 
     def _store(self, output: Array, merged: Array, neither: Array) -> None:
         if output.dtype == BF16:
@@ -95,14 +95,14 @@ class TruncatesToBf16(Stepwise):
 
 
 class ForgetsTheMaximum(Stepwise):
-    """Exponentials are those of the LSEs themselves."""
+    """Take exponentials of the LSEs without subtracting their maximum."""
 
     def _weights(self, p: Array, s: Array) -> tuple[Array, Array]:
         return np.exp(p), np.exp(s)
 
 
 class SumsBeforeItDivides(Stepwise):
-    """The sum of what is weighted overflows before it is divided."""
+    """Divide after the weighted sum, which may overflow."""
 
     def _shares(self, p: Array, s: Array) -> tuple[Array, Array]:
         return self._weights(p, s)
@@ -112,21 +112,21 @@ class SumsBeforeItDivides(Stepwise):
 
 
 class DropsASmallWeight(Stepwise):
-    """A weight below e^-11 is taken for 0."""
+    """Take a weight below e^-11 for 0."""
 
     def _exponential(self, x: Array) -> Array:
         return np.where(x < -11, F32(0), np.exp(x))
 
 
 class DropsAWeightJustBelow(Stepwise):
-    """A weight below e^-12 is taken for 0."""
+    """Take a weight below e^-12 for 0."""
 
     def _exponential(self, x: Array) -> Array:
         return np.where(x < -12, F32(0), np.exp(x))
 
 
 class SwapsWeights(Stepwise):
-    """Each partial has the other's weight."""
+    """Give each partial the weight of the other one."""
 
     def _shares(self, p: Array, s: Array) -> tuple[Array, Array]:
         a, b = super()._shares(p, s)
@@ -134,14 +134,14 @@ class SwapsWeights(Stepwise):
 
 
 class FlushesSubnormals(Stepwise):
-    """Subnormal results are flushed to 0."""
+    """Flush subnormal results to 0."""
 
     def _store(self, output: Array, merged: Array, neither: Array) -> None:
         super()._store(output, np.where(np.abs(merged) < 2.0**-126, F32(0), merged), neither)
 
 
 class TakesTheSuffixAlone(Stepwise):
-    """The suffix is taken for both."""
+    """Give the suffix's output and LSE."""
 
     def _shares(self, p: Array, s: Array) -> tuple[Array, Array]:
         return np.zeros_like(p), np.ones_like(s)

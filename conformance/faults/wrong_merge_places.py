@@ -1,4 +1,4 @@
-"""Merges that are wrong about memory or about calls, in one way each, as targets."""
+"""Define merges, as targets, that use memory wrongly or branch wrongly, in one way each."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from reference.merging import counted
 
 
 class OfWideHeads(Stepwise):
-    """Has another path for heads that are wider than a block, which knows nothing of +inf."""
+    """Take an LSE of +inf for a weight in heads of more than 512 elements."""
 
     def _counted(self, lse: Array) -> Array:
         return lse if self.wide else counted(lse)
@@ -21,7 +21,7 @@ class OfWideHeads(Stepwise):
 
 
 class OfStridedArrays(Stepwise):
-    """Has another path for an input that is not contiguous, which multiplies what has no weight."""
+    """Multiply a partial without weight by 0 if prefix_output is not contiguous."""
 
     def _combine(self, P: Array, a: Array, S: Array, b: Array) -> Array:
         return P * a + S * b if self.strided else super()._combine(P, a, S, b)
@@ -32,7 +32,7 @@ class OfStridedArrays(Stepwise):
 
 
 class LeavesWhatIsInPlace(Stepwise):
-    """Has nothing to do where the suffix has no weight and the result lies in the prefix."""
+    """Leave output unwritten where the suffix has no weight and output lies in the prefix."""
 
     def _run(
         self,
@@ -50,42 +50,42 @@ class LeavesWhatIsInPlace(Stepwise):
 
 
 class IgnoresTheHeadStride(Stepwise):
-    """The strides of the inputs' outputs are ignored."""
+    """Read prefix_output and suffix_output as if they were contiguous."""
 
     def _numbers_of(self, x: Array) -> Array:
         return flat(x, x.shape).copy()
 
 
 class IgnoresTheRowStrideOfLses(Stepwise):
-    """The strides of the inputs' LSEs are ignored."""
+    """Read prefix_lse and suffix_lse as if they were contiguous."""
 
     def _lse_of(self, lse: Array) -> Array:
         return flat(lse, lse.shape).copy()
 
 
 class ReadsLsesOfTokensFirst(Stepwise):
-    """LSEs are read as [T, H]."""
+    """Read the LSEs as [T, H]."""
 
     def _lse_of(self, lse: Array) -> Array:
         return np.ascontiguousarray(lse).reshape(lse.shape[::-1]).T.copy()
 
 
 class LeavesTheLse(Stepwise):
-    """Output_lse is not written."""
+    """Leave output_lse unwritten."""
 
     def _store_lse(self, output_lse: Array, lse: Array) -> None:
         """Write nothing."""
 
 
 class UsesOneHeadsWeightForAll(Stepwise):
-    """All heads of a token are merged by the first one's LSEs."""
+    """Merge all heads of a token by the LSEs of head 0."""
 
     def _shares(self, p: Array, s: Array) -> tuple[Array, Array]:
         return super()._shares(np.broadcast_to(p[:1], p.shape), np.broadcast_to(s[:1], s.shape))
 
 
 class BranchesOnceAToken(Stepwise):
-    """Takes the suffix for every head of a token whose first head has no prefix."""
+    """Take the suffix for every head of a token whose first head has no prefix."""
 
     def _shares(self, p: Array, s: Array) -> tuple[Array, Array]:
         a, b = super()._shares(p, s)
@@ -94,14 +94,14 @@ class BranchesOnceAToken(Stepwise):
 
 
 class LeavesTheLastElement(Stepwise):
-    """The last element of a head is not written."""
+    """Leave the last element of each head unwritten."""
 
     def _store(self, output: Array, merged: Array, neither: Array) -> None:
         super()._store(output[..., :-1], merged[..., :-1], neither)
 
 
 class LeavesWhatIsEmpty(Stepwise):
-    """Output is not written where neither partial has weight."""
+    """Leave output unwritten where neither partial has weight."""
 
     def _store(self, output: Array, merged: Array, neither: Array) -> None:
         before = output.copy()
@@ -110,7 +110,10 @@ class LeavesWhatIsEmpty(Stepwise):
 
 
 class WritesWholeVectors(Stepwise):
-    """Rounds D up to a multiple of 8."""
+    """Write beyond the last head's end, up to a multiple of 8 elements.
+
+    With 64 elements, already a multiple of 8, it writes one element more.
+    """
 
     def _store(self, output: Array, merged: Array, neither: Array) -> None:
         super()._store(output, merged, neither)
@@ -121,7 +124,7 @@ class WritesWholeVectors(Stepwise):
 
 
 class RoundsAddressesDown(Stepwise):
-    """Loads vectors of 16 bytes from where the last multiple of 16 is."""
+    """Read vectors of 16 bytes from the multiple of 16 bytes below the address."""
 
     def _numbers_of(self, x: Array) -> Array:
         beyond = x.ctypes.data % 16 // x.itemsize
@@ -132,7 +135,7 @@ class RoundsAddressesDown(Stepwise):
 
 
 class HasOffsetsOf32Bits(Stepwise):
-    """Reads outside of an array whose elements reach beyond 2^31."""
+    """Raise IndexError for an input whose element offsets reach 2^31, as 32-bit offsets fail."""
 
     def _numbers_of(self, x: Array) -> Array:
         last = sum((size - 1) * stride for size, stride in zip(x.shape, x.strides, strict=True)) // x.itemsize
@@ -142,7 +145,7 @@ class HasOffsetsOf32Bits(Stepwise):
 
 
 class HasOffsetsOfLsesOf32Bits(Stepwise):
-    """The same in an LSE."""
+    """Raise IndexError for an LSE whose element offsets reach 2^31, as 32-bit offsets fail."""
 
     def _lse_of(self, lse: Array) -> Array:
         last = sum((size - 1) * stride for size, stride in zip(lse.shape, lse.strides, strict=True)) // lse.itemsize

@@ -1,4 +1,4 @@
-"""Encodings that are wrong: e2m1 (SCALAR-2, SCALAR-3) and e4m3 (SCALAR-5, SCALAR-6) in a writer."""
+"""Define wrong encodings of a writer: e2m1 (SCALAR-2, SCALAR-3) and e4m3 (SCALAR-5, SCALAR-6)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _nan_is(form: MiniFloat, positive: int, negative: int) -> Encode:
 
 
 def _beyond(form: MiniFloat, least: float, code: int) -> Encode:
-    """Magnitudes above `least` become the code, with their sign."""
+    """Return an encoding in which magnitudes above `least` become `code`, with their sign."""
     return lambda x: _where(form, x, np.abs(x) > least, code | np.where(np.signbit(x), form.sign_bit, 0))
 
 

@@ -1,6 +1,7 @@
-"""Codes, RoPE bytes and places in a record of nvfp4_ds_mla that are wrong: WRITE-13 to WRITE-15.
+"""Define wrong codes, RoPE bytes and places in a record of nvfp4_ds_mla (WRITE-13 to WRITE-15).
 
-A product with the reciprocal that is rounded to bf16 before it is encoded gives every code that division gives.
+One candidate is no defect: if the product with the reciprocal is rounded to bf16 before it is encoded, every code
+equals that of a division.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FLASHMLA = PROFILES["flashmla"]
 
 
 def to_bf16(x: Floats) -> Floats:
-    """Binary32 numbers rounded to bf16."""
+    """Return binary32 numbers rounded to bf16, as float32 of the same shape."""
     bits = x.astype(np.float32).view(np.uint32)
     rounded = (bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1) >> 16 << 16).astype(np.uint32).view(np.float32)
     kept: Floats = np.where(np.isfinite(x), rounded, x).astype(np.float32)

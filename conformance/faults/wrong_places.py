@@ -1,4 +1,4 @@
-"""Tokens, rows and addresses of a writer that are wrong: WRITE-1 to WRITE-7."""
+"""Define writers with wrong tokens, rows or addresses (WRITE-1 to WRITE-7)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _slots_for_all_rows(call: WriteCall) -> Ints:
 
 def _clears_padding(call: WriteCall, address: Ints, records: Records) -> None:
     gap = call.stride("kv_cache", 1) - call.width
-    if 0 < gap < 4 * call.width:  # of a record whose neighbour is that of another block, none
+    if 0 < gap < 4 * call.width:  # no gap if the next record is another block's
         call.put("kv_cache", address + call.width, np.zeros((len(records), gap), records.dtype))
     store(call, address, records)
 

@@ -1,6 +1,7 @@
-"""Scales of nvfp4_ds_mla that are wrong: WRITE-10 to WRITE-12.
+"""Define wrong scales of nvfp4_ds_mla (WRITE-10 to WRITE-12).
 
-A sixth rounded to bf16, 0.1669921875, gives for every amax of bf16 the scale byte that 0.1667 gives.
+One candidate has no entry: a sixth rounded to bf16, 0.1669921875, gives for every amax of bf16 the same scale byte as
+0.1667.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ UP, FLASHMLA = PROFILES["vllm-03b60164"], PROFILES["flashmla"]
 
 
 def _amax_of(change: Callable[[Floats], Floats]) -> Rules:
-    """With the amax of blocks that `change` makes of [N, blocks, n]."""
+    """Return rules that take the amax of `change(blocks)`, blocks float32 [N, blocks, n]."""
     return Rules(amax=lambda call, blocks: amax(call, change(blocks)))
 
 

@@ -1,4 +1,4 @@
-"""Records of fp8_ds_mla that are wrong: WRITE-16 to WRITE-18."""
+"""Define wrong records of fp8_ds_mla (WRITE-16 to WRITE-18)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Parts = list[npt.NDArray[Any]]
 
 
 def canonical(bits: Bf16Bits) -> Bf16Bits:
-    """Every NaN of bf16 made 0x7FFF."""
+    """Return the encodings, uint16 of any shape, with each NaN replaced by 0x7FFF."""
     return np.where((bits & 0x7FFF) > 0x7F80, np.uint16(0x7FFF), bits)
 
 
@@ -94,7 +94,7 @@ def _neighbours_scale(call: WriteCall, x: Floats, scale: Floats) -> Floats:
 
 
 def tile(name: str, sentence: str, clause: str, **how: Any) -> Defect:
-    """A defect of a writer of fp8_ds_mla."""
+    """Return a defect of a writer of fp8_ds_mla."""
     return wrong(f"tile-{name}", sentence, clause, claims=FP8_DS_MLA, **how)
 
 

@@ -1,4 +1,4 @@
-"""Calls of a writer that come to something wrong: WRITE-8, WRITE-9, WRITE-21 and WRITE-22."""
+"""Define writers that handle a call as a whole wrongly (WRITE-8, WRITE-9, WRITE-21, WRITE-22)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _launch_of_nothing() -> None:
 
 
 def _accepts(*words: str) -> Any:
-    """A refusal that is left out where one of the words stands in it."""
+    """Return a refusal that raises the error unless it contains one of the words."""
 
     def refuse(error: ValueError, call: WriteCall) -> None:
         if not any(word in str(error) for word in words):
@@ -45,10 +45,10 @@ def _writes_first(error: ValueError, call: WriteCall) -> None:
 
 
 class SharesAMistake(FaultyWriter):
-    """Writes and reads the scales through the inverse permutation, so that it reads what it wrote."""
+    """Write and read the scales through the inverse permutation, so that it reads what it wrote."""
 
     def __init__(self) -> None:
-        """See Target."""
+        """Claim the writer and the gather of nvfp4_ds_mla."""
         super().__init__(Writer(records=SCALES_INVERSE), frozenset({WRITE_NVFP4, GATHER, GATHER_STARTS}))
         read = next(fault for fault in FAULTS if fault.name == "scales-inverse-permuted")
         self.reader = FaultyGather(read)
@@ -56,21 +56,21 @@ class SharesAMistake(FaultyWriter):
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """See Target."""
+        """Gather with scales read through the inverse permutation."""
         self.reader.cp_gather_and_upconvert_nvfp4_kv_cache(
             src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
         )
 
 
 class _Remembered:
-    """What an array held when it was first seen; for the last one that was asked for."""
+    """Keep the first content of the array that was asked for last."""
 
     def __init__(self) -> None:
         self.array: Any = None
         self.held: Any = None
 
     def of(self, array: Any) -> Any:
-        # The array is kept, so that no other can come to stand where it does.
+        # The array is kept alive, so that its address is not used again.
         if self.array is None or self.array.shape != array.shape or self.array.ctypes.data != array.ctypes.data:
             self.array, self.held = array, array.copy()
         return self.held
@@ -91,14 +91,14 @@ def _remembers_scale() -> FaultyWriter:
 
 
 MOST_REMEMBERED = 4
-"""Calls whose records are kept."""
+"""Number of latents whose records are kept."""
 
 
 def _remembers_records() -> FaultyWriter:
     known: dict[int, Records] = {}
 
     def made(call: WriteCall, kv_c: Bf16Bits, k_pe: Bf16Bits) -> Records:
-        # As a cache of quantized latents would that takes them for the whole of the record.
+        # A cache of records with the latent alone as its key would do so.
         key = hash((call.kv_cache_dtype, kv_c.tobytes()))
         found = known.setdefault(key, records(call, kv_c, k_pe))
         for oldest in [*known][:-MOST_REMEMBERED]:

@@ -1,1 +1,1 @@
-"""What a scheduler does to a paged cache: requests, blocks and steps simulated, and a target driven through them."""
+"""Simulate a scheduler over a paged cache (requests, blocks, steps), and drive a target through it."""

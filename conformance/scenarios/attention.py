@@ -1,4 +1,4 @@
-"""Attention over the context that a step has gathered, against one softmax over the records of each prompt alone."""
+"""Compare attention over gathered context with one softmax over the golden records of each prompt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reference.writing import FORMATS, LATENT, ROPE
 
 HEADS, NOPE, VALUE = 2, 16, 16
 MOST_QUERIES = 4
-"""Query tokens of a request that attend: its rows were all compared, and each query attends to all of them."""
+"""Query tokens of a request that attend. More are not needed: all rows were compared before."""
 
 
 def attend(
@@ -34,9 +34,10 @@ def attend(
     kv_cache_dtype: str,
     origin: str,
 ) -> None:
-    """Raise Differs unless the loop over chunks, with the target's merge, gives one softmax (ATTEND-2, ATTEND-3).
+    """Check that the loop over chunks, with the target's merge, gives one softmax (ATTEND-2, ATTEND-3).
 
-    `rows` are what the target gathered for each chunk of the plan, `origin` says in which step.
+    `rows` are the gathered rows of each chunk, uint16 bf16 encodings [N, 576]. `origin` names the step in a failure.
+    Raises Differs if output or LSE is outside of its bounds.
     """
     batch = _batch(judge, pieces, planned, kv_cache_dtype, origin)
     whole, chunks, gathered = attend_whole(batch), batch.case.chunked_context, iter(rows)
@@ -53,7 +54,7 @@ def attend(
 
 
 def _batch(judge: Judge, pieces: Sequence[Piece], planned: MetadataCase, kv_cache_dtype: str, origin: str) -> Batch:
-    """The step as a batch, each request's golden records in a block of their own."""
+    """Return the step as a batch in which each request has its golden records in one block."""
     form, longest = FORMATS[kv_cache_dtype], max(planned.context_lens)
     cache = np.zeros((len(pieces), longest, form.width), form.dtype)
     for own, piece in zip(cache, pieces, strict=True):

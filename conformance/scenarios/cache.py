@@ -1,4 +1,4 @@
-"""One paged cache and one workspace in a target's memory, and what each has to hold after every call."""
+"""Keep one paged cache and one workspace in a target's memory, and check both after every call."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def needed_to_serve(kv_cache_dtype: str) -> str:
 
 
 def takes_starts(judge: Judge, kv_cache_dtype: str) -> bool:
-    """Return whether the target's gather takes seq_starts, without which it gathers whole contexts only."""
+    """Return whether the target's gather takes seq_starts. Without them it gathers whole contexts only."""
     return GATHERS[kv_cache_dtype][1] in judge.target.capabilities
 
 
 class Cache:
-    """The cache that a target writes, gathered into a workspace that keeps the rows of earlier chunks."""
+    """Hold the cache that a target writes, and the workspace, which keeps rows of earlier chunks."""
 
     def __init__(self, judge: Judge, scenario: Scenario, kv_cache_dtype: str, workspace_rows: int) -> None:
-        """Poison everywhere."""
+        """Place both, filled with poison. Raises Unsupported if the target lacks the gather."""
         judge.need(needed_to_serve(kv_cache_dtype))
         if takes_starts(judge, kv_cache_dtype):
             judge.need(GATHERS[kv_cache_dtype][1])
@@ -57,7 +57,15 @@ class Cache:
         self.seen: npt.NDArray[Any] | None = None
 
     def write(self, kv_c: Bf16Bits, k_pe: Bf16Bits, slots: npt.NDArray[np.int64], records: npt.NDArray[Any]) -> int:
-        """Have the target write a padded batch, whose records are known; the number of tokens that are padding."""
+        """Write a batch, padded with tokens of slot -1, by the target's writer, or from the host if that is missing.
+
+        kv_c: uint16 bf16 encodings [N, 512]; k_pe: uint16 [N, 64]; slots: int64 [N]; records: the expected ones [N,
+        width].
+
+        Returns:
+            The number of padding tokens.
+
+        """
         padding = -len(slots) % self.scenario.pad_to
         block, record = np.divmod(slots, self.scenario.block_size)
         self.expected[block, record] = records
@@ -69,7 +77,7 @@ class Cache:
         return padding
 
     def dummy(self, tokens: int, seed: int) -> None:
-        """A warm-up: tokens of any bits without a slot, and context gathered through a table of zeros."""
+        """Run a warm-up batch: random tokens without a slot, and a gather through a table of zeros."""
         drawn = Random(seed).bytes((tokens, 576, 2)).view("<u2")[..., 0].astype(np.uint16)
         self._write(drawn[:, :512].copy(), drawn[:, 512:].copy(), np.full(tokens, -1, np.int64))
         length = min(self.workspace_rows, self.scenario.block_size)
@@ -86,7 +94,14 @@ class Cache:
         self._call(self.target.concat_and_cache_mla, arguments, given)
 
     def gather(self, block_table: npt.NDArray[np.int32], starts: Sequence[int], lengths: Sequence[int]) -> Bf16Bits:
-        """The rows that the target gathers for pieces of requests, uint16 [T, 576], from the workspace's first on."""
+        """Gather pieces of requests into the workspace from its first row on.
+
+        block_table: int32 [R, columns]; starts, lengths: R numbers of tokens.
+
+        Returns:
+            uint16 bf16 encodings [T, 576], T being the sum of lengths.
+
+        """
         ends = np.array([0, *accumulate(lengths)], np.int32)
         count, total = len(lengths), int(ends[-1])
         arrays: dict[str, npt.NDArray[Any]] = {"block_table": block_table}
@@ -108,14 +123,14 @@ class Cache:
         return found
 
     def records(self, slots: npt.NDArray[np.int64]) -> Records:
-        """The bytes that the cache holds at some slots."""
+        """Return the records in the slots, int64 [N]: [N, width] in the cache's dtype."""
         if self.seen is None:
             self.seen = self.memory.read(self.cache)
         block, record = np.divmod(slots, self.scenario.block_size)
         return self.seen[block, record]
 
     def finish(self) -> None:
-        """Raise Differs unless nothing was ever written but the records and rows that were due."""
+        """Check the whole cache and workspace. Raises Differs if anything but the due records and rows was written."""
         for region, due, name in ((self.cache, self.expected, "kv_cache"), (self.workspace, self.rows, "workspace")):
             wrong = self.memory.read(region) != due
             if wrong.any():

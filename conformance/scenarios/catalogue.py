@@ -1,4 +1,4 @@
-"""The scenarios, by name: what once went wrong between a scheduler and a cache, or could."""
+"""List the scenarios by name: interactions of a scheduler and a cache that failed once, or could."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ VOCABULARY = 50_000
 
 
 def text(count: int, seed: int) -> Tokens:
-    """Token ids, uniform."""
+    """Return `count` uniform token ids: int64 [count]."""
     return Random(seed).bytes((count, 4)).view("<u4")[..., 0].astype(np.int64) % VOCABULARY
 
 
 def request(name: str, prompt: Sequence[Tokens], outputs: int = 1, arrival: int = 0) -> Request:
-    """A request that generates some tokens after the parts of its prompt."""
+    """Return a request whose prompt is the parts `prompt`, int64 [n] each, with `outputs` generated tokens."""
     generated = text(outputs, sum(map(ord, name)) + 1_000)
     return Request(name, np.concatenate([*prompt, generated]), sum(map(len, prompt)), arrival)
 
 
 @lru_cache
 def twelve() -> tuple[Request, ...]:
-    """12 prompts of about 1.7 K tokens each, all there at once, four generated tokens each."""
+    """Return 12 prompts of about 1.7 K tokens, all there at step 0, with four generated tokens each."""
     return tuple(request(f"prompt {i}", [text(1_670 + i * 37 % 60, 100 + i)], 4) for i in range(12))
 
 
 def original(name: str, *budgets: int, **settings: Any) -> Scenario:
-    """The end-to-end test of the original change, under some token budget."""
+    """Return the end-to-end test of the original change as a scenario, under these token budgets."""
     return Scenario(
         f"12 prompts of 1.7 K tokens, {name}",
         twelve(),
@@ -62,7 +62,7 @@ ORIGINAL = (
 
 
 def small(name: str, requests: Sequence[Request], **settings: Any) -> Scenario:
-    """Blocks of 16, room for all, a workspace of 40 rows that most contexts do not fit into."""
+    """Return a scenario with blocks of 16, room for all, and a workspace of 40 rows, unless set otherwise."""
     usual = {"block_size": 16, "num_blocks": 40, "budgets": (32,), "max_num_seqs": 8, "workspace_rows": 40}
     return Scenario(name, tuple(requests), **{**usual, **settings})
 
@@ -74,7 +74,7 @@ WHOLE = text(48, 2)
 
 
 def users(count: int, outputs: int, apart: int, length: int = 20) -> list[Request]:
-    """Requests that share the system prompt, each so many steps after the one before."""
+    """Return requests that share the system prompt; each arrives `apart` steps after the one before."""
     return [request(f"user {i}", [SYSTEM, text(length, 200 + i)], outputs, i * apart) for i in range(count)]
 
 
@@ -124,7 +124,7 @@ PREFIXES = (
 
 
 def compositions(total: int) -> list[tuple[int, ...]]:
-    """All 2^(total - 1) ways of writing a number as a sum of positive ones in order."""
+    """Return all 2^(total - 1) ways to write a number as an ordered sum of positive numbers."""
     ways = []
     for cuts in product((False, True), repeat=total - 1):
         places = [0, *(place for place, cut in enumerate(cuts, 1) if cut), total]
@@ -133,7 +133,7 @@ def compositions(total: int) -> list[tuple[int, ...]]:
 
 
 def split(name: str, prompt: Tokens, ways: Sequence[tuple[int, ...]], **settings: Any) -> Scenario:
-    """One prompt again and again, computed alone, each time split in another way."""
+    """Return a scenario that computes one prompt, int64 [N], repeatedly, split in another way each time."""
     return small(
         name,
         [request("split " + "+".join(map(str, way)), [prompt]) for way in ways],
@@ -145,7 +145,7 @@ def split(name: str, prompt: Tokens, ways: Sequence[tuple[int, ...]], **settings
 
 
 def every_composition(total: int) -> Scenario:
-    """A short prompt, split over steps in every way."""
+    """Return a scenario of a short prompt, split over steps in every way."""
     return split(
         f"a prompt of {total} tokens, every composition",
         text(total, 7),
@@ -222,4 +222,4 @@ FEW = (
     *(SPLITS[0], every_composition(7)),
     *(DUMMIES[0], PRESSURE[1]),
 )
-"""For further kv_cache_dtypes: nothing that they share with the first one is new in the others."""
+"""Scenarios for further kv_cache_dtypes. The rest depends on no dtype."""

@@ -1,4 +1,4 @@
-"""A target driven through a scenario: its writer, planner and gather on one cache, each row and byte compared."""
+"""Drive a target through a scenario: writer, planner and gather on one cache, with each row and byte compared."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from conformance.workspaces import WorkspaceCase
 
 @dataclass
 class Tally:
-    """What a scenario came to."""
+    """Count the events of a scenario."""
 
     steps: int = 0
     tokens: int = 0
-    """Written."""
+    """Written tokens."""
     padding: int = 0
     chunks: int = 0
     rows: int = 0
-    """Gathered, and compared."""
+    """Gathered rows, all compared."""
     records: int = 0
-    """Read back, and compared."""
+    """Records that were read back and compared."""
     unaligned: int = 0
     """Pieces of a chunk that start within a block."""
     with_context: int = 0
-    """Steps."""
+    """Steps that gathered context."""
     attended: int = 0
     """Steps whose attention was compared."""
     evictions: int = 0
@@ -59,9 +59,14 @@ def serve(
     scheduler: type[Scheduler] = Scheduler,
     pool: type[BlockPool] = BlockPool,
 ) -> Tally:
-    """Raise Differs, Crashed or Unsupported unless a target serves a scenario as SPEC.md says (ATTEND-8 to ATTEND-10).
+    """Serve a scenario with a target, and return the counts of events (ATTEND-8 to ATTEND-10).
 
-    The rows of every chunk and the bytes of every record are compared, and the attention of some steps.
+    The rows of every chunk and the bytes of every record are compared, and the attention of some steps. Differs,
+    Crashed and Unsupported, from the judge, pass through to the caller.
+
+    Returns:
+        The counts.
+
     """
     return _Engine(judge, scenario, kv_cache_dtype).run(scheduler, pool)
 
@@ -75,7 +80,7 @@ class _Engine:
         self.tally = Tally()
 
     def run(self, scheduler: type[Scheduler], pool: type[BlockPool]) -> Tally:
-        """Step until no request is left."""
+        """Run steps until no request is left, and return the counts."""
         scenario = self.scenario
         blocks = pool(Random(scenario.seed + 1).permutation(scenario.num_blocks).tolist())
         queue = scheduler(
@@ -105,7 +110,7 @@ class _Engine:
         return self.tally
 
     def execute(self, step: Step) -> None:
-        """Write what a step computes, then gather the context of its requests."""
+        """Write the tokens that a step computes, then gather the context of its requests."""
         self.tally.steps += 1
         if step.pieces:
             self._write(step)
@@ -114,7 +119,7 @@ class _Engine:
             self._gather_context(step, context)
 
     def _gathers(self, piece: Piece) -> bool:
-        """Whether a piece takes the path over gathered context, and is no decode or left to top-k."""
+        """Return whether a piece gathers its context: no for a decode, and for a request beyond index_topk."""
         scenario = self.scenario
         if piece.end - piece.start <= scenario.decode_threshold:
             return False
@@ -130,7 +135,7 @@ class _Engine:
         self.tally.padding += self.cache.write(kv_c, k_pe, slots, records)
 
     def _slots(self, piece: Piece, start: int) -> npt.NDArray[np.int64]:
-        """The slots of a piece's tokens from `start` on."""
+        """Return the slots of a piece's tokens from `start` on: int64 [end - start]."""
         column, record = np.divmod(np.arange(start, piece.end), self.scenario.block_size)
         return np.array(piece.blocks, np.int64)[column] * self.scenario.block_size + record
 
@@ -156,7 +161,15 @@ class _Engine:
             self.tally.attended += 1
 
     def _plan(self, case: MetadataCase) -> Sequence[Fields]:
-        """The target's chunks if it plans, once they are what SPEC.md leaves; else the golden model's."""
+        """Return the chunks to gather: the target's, if it plans, else the golden model's.
+
+        Returns:
+            The chunks as fields by name.
+
+        Raises:
+            Differs: if the target's metadata are wrong.
+
+        """
         expected = found = seen_in(golden(case), False)
         if PLAN_METADATA in self.judge.target.capabilities:
             answer = answer_of(self.judge, case, METADATA.operator, PLAN_METADATA)
@@ -167,7 +180,7 @@ class _Engine:
         return found.chunks
 
     def read_back(self, piece: Piece, when: str) -> None:
-        """Compare the bytes of all that a request has computed, and the rows that a gather makes of them."""
+        """Compare a request's records, and the rows gathered from them. Raises Differs at the first difference."""
         expected = alone(piece.request, self.kv_cache_dtype, self._profile).records[: piece.end]
         found = self.cache.records(self._slots(piece, 0))
         self.tally.records += piece.end
@@ -230,7 +243,7 @@ class _Engine:
         return f"scenario {self.scenario.name}, {self.kv_cache_dtype}"
 
     def _workspace_rows(self) -> int:
-        """Return the scenario's rows; for a gather without starts so many that no context is cut."""
+        """Return the rows of the workspace. For a gather without starts they hold every context as a whole."""
         whole = self.scenario.max_num_seqs * self.scenario.longest
         rows = self._rows_of_the_scenario()
         return rows if takes_starts(self.judge, self.kv_cache_dtype) else max(rows, whole)

@@ -1,4 +1,4 @@
-"""What has to be read back: each request quantized alone, and its records decoded, through no table and no gather."""
+"""Compute the expected records and rows: each request quantized alone, without a block table or a gather."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from reference.scalars import E4M3, Bf16Bits, bf16_from_f32
 from reference.writing import records_of
 
 SCALE = float.fromhex("0x1.2d0ed4p-4")
-"""What "fp8" divides and multiplies by, neither a power of two nor a bf16; the other formats do not use it."""
+"""The scale of "fp8", neither a power of two nor a bf16. The other formats do not use it."""
 
 LAYOUTS = {layout.name: layout for layout in (NVFP4_DS_MLA, FP8_DS_MLA)}
 
 
 @dataclass(frozen=True)
 class Alone:
-    """A request by itself: the inputs of its tokens, their records, and what these read as, by position."""
+    """Hold one request by position: kv_c uint16 [N, 512], k_pe uint16 [N, 64], records, and rows uint16 [N, 576]."""
 
     kv_c: Bf16Bits
     k_pe: Bf16Bits
@@ -34,7 +34,7 @@ class Alone:
 
 
 def alone(request: Request, kv_cache_dtype: str, profile: Profile) -> Alone:
-    """One request's tokens, quantized as one batch of their own."""
+    """Return one request's tokens, quantized as one batch."""
     return _alone(request.tokens.tobytes(), kv_cache_dtype, profile)
 
 
@@ -47,7 +47,7 @@ def _alone(held: bytes, kv_cache_dtype: str, profile: Profile) -> Alone:
 
 
 def decoded(records: npt.NDArray[Any], kv_cache_dtype: str) -> Bf16Bits:
-    """[N, n] records -> uint16 bf16 encodings [N, 576] (SPEC.md READ, TWIN-2 to TWIN-4, TWIN-8, TWIN-9)."""
+    """Return the rows of records [N, n]: uint16 bf16 encodings [N, 576] (READ, TWIN-2 to 4, TWIN-8, TWIN-9)."""
     if kv_cache_dtype in LAYOUTS:
         return read_records(LAYOUTS[kv_cache_dtype], records)
     if kv_cache_dtype == "auto":

@@ -1,4 +1,4 @@
-"""A small model with one layer of MLA: what a token at a position leaves in the cache, in the range of real ones."""
+"""Model one small layer of MLA: make kv_c and k_pe of a token at a position, in a realistic range."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from conformance.write_generation import BLOCK, LATENT, ROPE, TIES
 from reference.scalars import E2M1, Bf16Bits, Floats, bf16_from_f32
 
 LATENTS, ROPES = 4093, 2039
-"""Rows of the two tables; two primes, so that a latent and a RoPE key seldom meet again."""
+"""Rows of the two tables. They are primes, so a latent and a RoPE key seldom meet again."""
 
 
 def latents_of(tokens: Tokens, positions: Tokens) -> tuple[Bf16Bits, Bf16Bits]:
-    """int64 [N] each -> kv_c and k_pe, uint16 bf16 encodings [N, 512] and [N, 64], by token and position alone."""
+    """Return kv_c and k_pe of tokens and positions, int64 [N] each: uint16 bf16 encodings [N, 512], [N, 64]."""
     mixed = tokens.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + positions.astype(np.uint64) * np.uint64(
         0xC2B2AE3D27D4EB4F
     )
@@ -28,7 +28,14 @@ def latents_of(tokens: Tokens, positions: Tokens) -> tuple[Bf16Bits, Bf16Bits]:
 
 @lru_cache
 def _tables() -> tuple[Bf16Bits, Bf16Bits]:
-    """kv_c [LATENTS, 512], blocks of scales from 2^-11 to 2^5, a quarter of them magnitudes and ties of it; k_pe."""
+    """Make the tables of kv_c and k_pe.
+
+    Blocks of kv_c have scales from 2^-11 to 2^5. A quarter of them holds magnitudes and ties of e2m1 under their scale.
+
+    Returns:
+        uint16 bf16 encodings [LATENTS, 512] and [ROPES, 64].
+
+    """
     random = Random(64)
     blocks = (LATENTS, LATENT // BLOCK)
     kinds, exponents, mantissas = (random.bytes((*blocks, 1)) for _ in range(3))
@@ -45,7 +52,7 @@ def _tables() -> tuple[Bf16Bits, Bf16Bits]:
 
 
 def _bell(random: Random, shape: tuple[int, ...]) -> Floats:
-    """Sums of four uniform numbers, with mean 0 and variance 1, the same on every machine."""
+    """Return sums of four uniform numbers, mean 0 and variance 1: float32 of this shape, equal on every machine."""
     drawn = random.bytes((*shape, 4, 2)).view("<u2")[..., 0].astype(np.int64)
     bell: npt.NDArray[np.float32] = ((drawn.sum(axis=-1) - 4 * 0x8000) / (2 * 65536 / 12**0.5)).astype(np.float32)
     return bell

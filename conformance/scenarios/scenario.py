@@ -1,4 +1,4 @@
-"""Scenario: requests and the settings of an engine that serves them, as data."""
+"""Define a scenario as data: requests, and the settings of the engine that serves them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from conformance.scenarios.scheduler import Request
 
 @dataclass(frozen=True)
 class Scenario:
-    """What an engine is asked to serve, and how it is configured.
+    """Describe the requests and the settings of an engine.
 
-    `budgets` are max_num_batched_tokens of each step, of which the last holds on. `index_topk` is that of a sparse
-    model, which gathers the context of requests of at most so many tokens; None: a dense one. `workspace_rows` None is
-    what the model's builder has (PLAN-20, PLAN-21). Queries of at most `decode_threshold` tokens do not gather.
+    `budgets` are max_num_batched_tokens of each step; the last one holds on. With `index_topk`, a sparse model gathers
+    the context of requests of at most so many tokens; None means a dense model. If `workspace_rows` is None, PLAN-20 or
+    PLAN-21 gives the rows. Queries of at most `decode_threshold` tokens do not gather.
     """
 
     name: str
@@ -29,20 +29,25 @@ class Scenario:
     align_chunk_to_block: bool = True
     decode_threshold: int = 0
     dummy_every: int = 0
-    """A dummy batch before every so manieth step, the first one included, and one at the end; 0: none."""
+    """Steps between dummy batches, one before the first step and one at the end included. 0: no dummy batch."""
     dummy_tokens: int = 16
     look_every: int = 0
-    """Read back what is being served after every so manieth step; 0: when a request ends or is preempted."""
+    """Steps between reads of all running requests. 0: read only when a request ends or is preempted."""
     attend_every: int = 3
-    """Compare the attention of every so manieth step that has context, of the first one too; 0: of none."""
+    """Of the steps with context, compare the attention of every n-th, the first included. 0: of no step."""
     pad_to: int = 8
-    """A batch is padded to a multiple of so many tokens."""
+    """Pad a batch to a multiple of this number of tokens."""
     block_slack: int = 0
     """Elements between the blocks of the cache."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """ValueError for requests that could never be served."""
+        """Check the settings.
+
+        Raises:
+            ValueError: if a request could never be served, or a budget or max_num_seqs is below 1.
+
+        """
         for request in self.requests:
             if not 1 <= request.prompt < len(request.tokens):
                 raise ValueError(f"{request.name} has a prompt of {request.prompt} of {len(request.tokens)} tokens")
@@ -53,16 +58,16 @@ class Scenario:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest request."""
+        """The tokens of the longest request."""
         return max(len(request.tokens) for request in self.requests)
 
     @property
     def max_blocks(self) -> int:
-        """Columns of the block table."""
+        """The columns of the block table."""
         return -(-self.longest // self.block_size)
 
     def __repr__(self) -> str:
-        """All of it but the tokens themselves, in one line."""
+        """Return all settings in one line, without the tokens of the requests."""
         told = {
             "requests": [f"{r.name}: {r.prompt}+{len(r.tokens) - r.prompt}@{r.arrival}" for r in self.requests[:12]],
             **{name: value for name, value in vars(self).items() if name not in ("name", "requests", "budgets")},

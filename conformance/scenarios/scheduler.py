@@ -1,4 +1,4 @@
-"""Which tokens of which requests a step computes: a token budget, chunked prefill, prefix hits and preemption."""
+"""Schedule tokens into steps: a token budget, chunked prefill, prefix hits and preemption."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from conformance.scenarios.blocks import BlockPool, Tokens, block_hashes
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The tokens of a request, its prompt and then those that it will generate, and the step at which it arrives."""
+    """Describe a request: its tokens, prompt first, then those that it will generate, and the step of its arrival."""
 
     name: str
     tokens: Tokens
     prompt: int
-    """How many of them are the prompt; at least one is generated."""
+    """Number of prompt tokens. At least one token is generated."""
     arrival: int = 0
 
 
 @dataclass(eq=False)
 class Running:
-    """What a scheduler knows of a request."""
+    """Hold the state of a request in the scheduler."""
 
     request: Request
     known: int
-    """Tokens that are there: the prompt, and what was generated so far."""
+    """Number of known tokens: the prompt, and those generated so far."""
     computed: int = 0
     blocks: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The tokens [start, end) of a request, which a step computes, and its blocks, its own and those that it shares."""
+    """Describe the tokens [start, end) of a request that a step computes, and all blocks of the request."""
 
     request: Request
     start: int
@@ -43,29 +43,29 @@ class Piece:
 
 @dataclass(frozen=True)
 class Step:
-    """The pieces of a step, those that are decoded first, and what was preempted for them."""
+    """Describe a step: its pieces, decodes first, and the requests preempted for them."""
 
     number: int
     pieces: tuple[Piece, ...]
     preempted: tuple[Piece, ...]
-    """All that each had computed, in the blocks that it had."""
+    """All computed tokens of each preempted request, in the blocks that it had."""
 
 
 @dataclass
 class Happened:
-    """How often something happened, to say that a scenario is about what it says."""
+    """Count events, to prove that a scenario shows what its name says."""
 
     hit_tokens: int = 0
     hits: int = 0
     preemptions: int = 0
     splits: int = 0
-    """Pieces that do not end what is known of their request."""
+    """Pieces that do not reach the last known token of their request."""
     mixed: int = 0
     """Steps that decode one request and prefill another."""
 
 
 class Scheduler:
-    """First come, first served: running requests before waiting ones, each as far as budget and blocks allow."""
+    """Serve requests in order of arrival: running ones first, each as far as budget and blocks allow."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Scheduler:
         max_num_seqs: int,
         prefix_caching: bool,
     ) -> None:
-        """`budgets` are max_num_batched_tokens of each step; the last one holds on."""
+        """Set the requests and limits. `budgets` are max_num_batched_tokens of each step; the last one holds on."""
         self.pool, self.block_size, self.budgets = pool, block_size, budgets
         self.max_num_seqs, self.prefix_caching = max_num_seqs, prefix_caching
         self.arriving = deque(sorted(requests, key=lambda request: request.arrival))
@@ -88,11 +88,11 @@ class Scheduler:
 
     @property
     def done(self) -> bool:
-        """Whether no request is left."""
+        """True if no request is left."""
         return not (self.arriving or self.waiting or self.running)
 
     def schedule(self) -> Step:
-        """Choose the next step's tokens, and find blocks for them."""
+        """Return the next step: choose its tokens and take blocks for them."""
         while self.arriving and self.arriving[0].arrival <= self.number:
             request = self.arriving.popleft()
             self.waiting.append(Running(request, request.prompt))
@@ -122,7 +122,7 @@ class Scheduler:
         return self._step(scheduled, preempted)
 
     def update(self, step: Step) -> list[Piece]:
-        """Take note of what a step has computed; all that the requests have computed which end with it."""
+        """Record the computed tokens of a step. Return all tokens of each request that ends with it."""
         ended = []
         pieces = {id(piece.request): piece for piece in step.pieces}
         for running in list(self.running):
@@ -139,7 +139,7 @@ class Scheduler:
         return ended
 
     def live(self) -> list[Piece]:
-        """All that each running request has computed."""
+        """Return all computed tokens of each running request, as pieces."""
         return [self._whole(running) for running in self.running if running.computed]
 
     def release(self, running: Running) -> None:
@@ -160,7 +160,12 @@ class Scheduler:
         return Step(self.number, (*decoding, *prefilling), tuple(preempted))
 
     def _room_for(self, running: Running, count: int, preempted: list[Piece]) -> bool:
-        """Find blocks for more tokens, preempting the last requests for them; whether it was not itself preempted."""
+        """Take blocks for `count` more tokens, and preempt the last requests if blocks are missing.
+
+        Returns:
+            False if the request itself was preempted.
+
+        """
         while self._needed(running.computed + count) - len(running.blocks) > self.pool.room(()):
             last = self.running.pop()
             preempted.append(self._whole(last))
@@ -173,7 +178,7 @@ class Scheduler:
         return True
 
     def _known_prefix(self, running: Running) -> list[int]:
-        """Blocks that hold a request's first tokens; at least one token is left to compute."""
+        """Return the blocks that hold a request's first tokens. At least one token is left to compute."""
         if not self.prefix_caching:
             return []
         return self.pool.find(self.hashes[id(running.request)][: (running.known - 1) // self.block_size])
@@ -188,7 +193,7 @@ class Scheduler:
     def _grow(self, running: Running, count: int) -> None:
         full, end = running.computed // self.block_size, running.computed + count
         running.blocks += self.pool.take(self._needed(end) - len(running.blocks))
-        if self.prefix_caching:  # found already by who is scheduled next: a step writes before it reads
+        if self.prefix_caching:  # later requests of this step find it already: a step writes before it reads
             for place in range(full, end // self.block_size):
                 self.pool.remember(running.blocks[place], self.hashes[id(running.request)][place])
 

@@ -1,4 +1,4 @@
-"""Random scenarios: requests that share parts of their prompts, under settings that make them collide."""
+"""Generate random scenarios: requests that share parts of their prompts, with few blocks and small budgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from conformance.scenarios.scenario import Scenario
 
 @st.composite
 def workloads(draw: st.DrawFn) -> Scenario:
-    """Up to six requests whose prompts begin alike more often than not, with few blocks and small budgets."""
+    """Draw up to six requests, whose prompts often begin alike, and settings under which they collide."""
     size = draw(st.sampled_from((1, 4, 5, 16)))
     part = st.tuples(st.integers(0, 1), st.integers(0, 2 * size + 3))
     prompts = draw(st.lists(st.lists(part, max_size=3), min_size=1, max_size=6))

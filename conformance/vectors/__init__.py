@@ -1,1 +1,1 @@
-"""The curated vectors of fixtures/vectors: their descriptions, what they are written and checked by, and a runner."""
+"""Hold the curated vectors of fixtures/vectors: their descriptions, their writer and checks, and a runner."""

@@ -1,4 +1,4 @@
-"""What planners and servers are asked, and what planners answer, as JSON has it."""
+"""Convert the inputs of planners and servers, and the answers of planners, from and to JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.serving import Serving
 
 
 def chunks_told(plan: Sequence[Any]) -> list[Json]:
-    """A plan's chunks."""
+    """Return the chunks of a plan as JSON objects."""
     return [
         {
             "request_start": index(chunk.request_start),
@@ -28,23 +28,23 @@ def chunks_told(plan: Sequence[Any]) -> list[Json]:
 
 
 def metadata_asked(given: Json) -> MetadataCase:
-    """A builder's call."""
+    """Return the case of a metadata builder from its JSON input."""
     lists = {name: tuple(given[name]) for name in ("context_lens", "query_start_loc")}
     return MetadataCase(**{**given, **lists})
 
 
 def serving_asked(given: Json) -> Serving:
-    """What a server is started with."""
+    """Return the startup configuration of a server from its JSON input."""
     return Serving(**{**given, "compute_capability": tuple(given["compute_capability"])})
 
 
 def metadata_told(seen: Seen | None) -> Json:
-    """A builder's answer: slices as [start, stop], arrays as lists."""
+    """Return a builder's metadata as JSON: slices as [start, stop], arrays as lists, no metadata as null."""
     return {"metadata": None if seen is None else listed(vars(seen))}
 
 
 def listed(told: Any) -> Any:
-    """Tuples as lists, all the way down."""
+    """Return a value with all tuples in it converted to lists."""
     if isinstance(told, dict):
         return {name: listed(one) for name, one in told.items()}
     return [listed(one) for one in told] if isinstance(told, tuple | list) else told

@@ -1,4 +1,4 @@
-"""Vectors as calls: the arguments of a gather, a writer or a merge, and how they lie in memory."""
+"""Convert vectors to calls: the arguments of a gather, a writer or a merge, and their placement in memory."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from reference.records import GENERIC, RecordLayout
 from reference.writing import FORMATS
 
 ALIKE = ("auto", "fp8")
-"""Records of n numbers alike, which have a gather of their own."""
+"""kv_cache_dtypes whose records hold n numbers of one format. They have a gather of their own."""
 
 POISON = POISONS[0]
 POISON_OF = {"u": {1: POISON.cache, 2: POISON.dst}, "i": {4: -1, 8: -1}, "f": {4: 0}}
-"""What lies around an array, and in a result before the call, by the kind and size of its elements."""
+"""The poison around an array, and in a result before the call, by kind and bytes of the dtype."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """The arrays of a call, its other arguments, and which array is its result."""
+    """Hold the arrays of a call, its other arguments, the name of its result, and its record layout."""
 
     placements: Mapping[str, Placement]
     others: Json
@@ -34,30 +34,30 @@ class Call:
 
     @property
     def blank(self) -> Array:
-        """What the result holds before the call."""
+        """The content of the result before the call, in the result's dtype and shape."""
         return np.asarray(self.placements[self.result].data)
 
     @property
     def arguments(self) -> Json:
-        """All of them, arrays as NumPy has them, contiguous."""
+        """All arguments by name. Arrays are contiguous NumPy copies."""
         return {**{name: one.data.copy() for name, one in self.placements.items()}, **self.others}
 
 
 @dataclass(frozen=True)
 class Merging:
-    """The arrays of a merge, and by result the argument whose memory it is in."""
+    """Hold the arrays of a merge, and for each result the argument in whose memory it lies."""
 
     placements: Mapping[str, Placement]
     written: Mapping[str, str]
 
 
 def layout_of(name: str, given: Json) -> RecordLayout:
-    """The records of a vector."""
+    """Return the record layout of a vector."""
     return GENERIC[name, given["n"]] if name in ALIKE else LAYOUTS[name]
 
 
 def gather_of_one(name: str, given: Json) -> Json:
-    """The gather whose one row is a record."""
+    """Return the input of a gather whose only row is the record of `given`."""
     call: Json = {"src_cache": [[given["record"]]], "block_table": [[0]], "rows": 1}
     if name in ALIKE:
         scale = {"scale": given.get("scale", "0000803f"), "n": given["n"]}
@@ -66,7 +66,7 @@ def gather_of_one(name: str, given: Json) -> Json:
 
 
 def gather_call(name: str, given: Json) -> Call:
-    """The call of a gather; `rows` of dst."""
+    """Return the call of a gather: dst is uint16 [rows, layout.row], and indices are int32."""
     layout = layout_of(name, given)
     cache = array_of(given["src_cache"], "u8").view(layout.cache_dtype)
     arrays: dict[str, Array] = {
@@ -85,7 +85,7 @@ def gather_call(name: str, given: Json) -> Call:
 
 
 def write_call(name: str, given: Json) -> Call:
-    """The call of a writer; the cache is poison before it."""
+    """Return the call of a writer. kv_cache holds poison before the call."""
     form = FORMATS[name]
     blank = np.full((given["num_blocks"], given["block_size"], form.width), POISON_OF["u"][form.dtype().itemsize])
     arrays = {
@@ -99,20 +99,20 @@ def write_call(name: str, given: Json) -> Call:
 
 
 def merge_call(given: Json) -> Merging:
-    """The call of a merge."""
+    """Return the call of a merge."""
     case = merge_case(given)
     return Merging(place_merge(case, POISON), case.written)
 
 
 def merge_case(given: Json) -> MergeCase:
-    """A merge as fixtures have it."""
+    """Return the case of a merge from its JSON input."""
     prefix, suffix = (output_array(given, "output", given[name]) for name in ("prefix_output", "suffix_output"))
     p, s = (array_of(given[name], "binary32") for name in ("prefix_lse", "suffix_lse"))
     return MergeCase(prefix, p, suffix, s, output_in=given["output_in"], lse_in=given["output_lse_in"])
 
 
 def output_array(given: Json, result: str, told: Any) -> Array:
-    """[T, H, D] of the call's type, or [H, T] LSEs."""
+    """Return an array from its rows as hex: [T, H, D] in the call's type, or float32 LSEs [H, T]."""
     kind, heads = given["type"], len(given["prefix_lse"])
     if result != "output":
         return array_of(told, "binary32")
@@ -120,7 +120,7 @@ def output_array(given: Json, result: str, told: Any) -> Array:
 
 
 def rows_or_blank(told: Any, blank: Array) -> Array:
-    """Rows as hex -> an array like `blank`, which holds what null stands for."""
+    """Return an array like `blank` from rows as hex. A null row keeps the content of `blank`."""
     right = blank.copy()
     for at in np.ndindex(*blank.shape[:-1]):
         row = told

@@ -1,4 +1,4 @@
-"""`python -m conformance vectors`: write the files of fixtures/vectors, or say whether they are so already."""
+"""Run `python -m conformance vectors`: write the files of fixtures/vectors, or check them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from conformance.vectors.golden import Disputed
 
 
 def write(console: Console) -> int:
-    """Write all files, and remove those of no operator, if two sources agree on every vector; else write nothing."""
+    """Write all files, and remove files without an operator. Return the exit status.
+
+    If two sources disagree on a vector, nothing is written.
+
+    Returns:
+        0, or 1 if two sources disagree.
+
+    """
     try:
         texts = files.texts()
     except Disputed as disputed:
@@ -25,7 +32,7 @@ def write(console: Console) -> int:
 
 
 def check(console: Console) -> int:
-    """Say which files are not, byte for byte, what would be written."""
+    """Print the files that a new `write` would change. Return 1 if there are any, else 0."""
     try:
         texts = files.texts()
     except Disputed as disputed:

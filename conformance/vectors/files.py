@@ -1,4 +1,4 @@
-"""The files of fixtures/vectors: made from the descriptions, verified, packed, written, and read again."""
+"""Make, check, pack, write and read the files of fixtures/vectors."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _WIDTH = 120
 
 
 def documents() -> Iterator[tuple[str, Json]]:
-    """Each file's name and content; Disputed where two sources disagree, or a description is amiss."""
+    """Yield each file's name and content. Raises Disputed if two sources disagree or a description is wrong."""
     for operator in OPERATORS:
         yield f"{operator.stem}.json", document(operator)
 
 
 def document(operator: Operator) -> Json:
-    """The content of an operator's file, not packed."""
+    """Return the content of an operator's file, not packed. Raises Disputed if a vector or its sources are wrong."""
     told = [_vector(operator, vector) for vector in operator.vectors]
     twice = [one for one, count in Counter(vector["id"] for vector in told).items() if count > 1]
     if twice:
@@ -78,7 +78,14 @@ def _vector(operator: Operator, vector: Vector) -> Json:
 
 
 def packed(told: Json) -> Json:
-    """A document in which each long run of hex that comes more than once is a name of `bytes`, of its own content."""
+    """Return a document with repeated hex texts moved to `bytes`, under names made of their SHA-256.
+
+    A text of more than 64 digits that occurs more than once is moved.
+
+    Returns:
+        The packed document. The input is not changed.
+
+    """
     counts = Counter(_hex_in(told["vectors"]))
     names = {one: f"#{hashlib.sha256(one.encode()).hexdigest()[:12]}" for one, count in counts.items() if count > 1}
     shared = {name: one for one, name in sorted(names.items(), key=lambda item: item[1])}
@@ -87,7 +94,7 @@ def packed(told: Json) -> Json:
 
 
 def unpacked(told: Json) -> Json:
-    """The reverse."""
+    """Return a packed document with its names replaced by the hex texts again."""
     shared = told.get("bytes", {})
     vectors = _mapped(told["vectors"], lambda one: shared[one] if one.startswith("#") else one)
     return {**{name: one for name, one in told.items() if name != "bytes"}, "vectors": vectors}
@@ -111,7 +118,14 @@ def _mapped(told: Any, change: Callable[[str], str]) -> Any:
 
 
 def text_of(told: Any, indent: int = 0) -> str:
-    """JSON with a member a line, but on one line what fits on it, and lists of no objects."""
+    """Return a value as JSON text of up to 120 columns.
+
+    A list or an object that fits on one line stays on one line. So does a list of any length that holds no object.
+
+    Returns:
+        The text, without a newline at its end.
+
+    """
     flat = json.dumps(told, ensure_ascii=True)
     objects = isinstance(told, dict) or (isinstance(told, list) and any(isinstance(one, dict) for one in told))
     if not told or not objects or len(flat) + indent <= _WIDTH:
@@ -128,7 +142,7 @@ def text_of(told: Any, indent: int = 0) -> str:
 
 
 def texts() -> dict[str, str]:
-    """What each file is to hold, once all are made and valid under the schema; Disputed if they are not."""
+    """Return the text of each file by name. Raises Disputed if sources disagree or the schema forbids a document."""
     made = {name: packed(told) for name, told in documents()}
     for name, told in made.items():
         validate(name, told)
@@ -136,7 +150,7 @@ def texts() -> dict[str, str]:
 
 
 def validate(name: str, told: Json) -> None:
-    """Disputed, with the place, for what fixtures/vectors/schema.json does not allow."""
+    """Check a document by fixtures/vectors/schema.json. Raises Disputed, with the place, if it is not valid."""
     from jsonschema import Draft202012Validator
 
     error = next(Draft202012Validator(json.loads(SCHEMA_FILE.read_text())).iter_errors(told), None)
@@ -145,10 +159,10 @@ def validate(name: str, told: Json) -> None:
 
 
 def stored() -> dict[str, Path]:
-    """The files that there are, by name, without the schema."""
+    """Return the stored files by name, without the schema."""
     return {path.name: path for path in sorted(FOLDER.glob("*.json")) if path != SCHEMA_FILE}
 
 
 def load(path: Path) -> Json:
-    """A stored document, unpacked."""
+    """Return a stored document, unpacked."""
     return unpacked(json.loads(path.read_text()))

@@ -1,4 +1,4 @@
-"""The flags of vectors: what kind of defect one looks for, what comes of it, and where it was seen."""
+"""List the flags of vectors: the kind of defect that a vector looks for, its effect, and reports of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ VLLM = "https://github.com/vllm-project/vllm/issues/"
 
 
 def vllm(*numbers: int) -> tuple[str, ...]:
-    """Links to reports."""
+    """Return links to issues of vLLM."""
     return tuple(f"{VLLM}{number}" for number in numbers)
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A kind of defect, of the kinds of KINDS, what it leads to, and reports of it or the clauses that speak of it."""
+    """Describe a kind of defect: a key of KINDS, its effect, and links to reports or clauses."""
 
     kind: str
     effect: str

@@ -1,4 +1,4 @@
-"""Vectors of the gathers of nvfp4_ds_mla and fp8_ds_mla: whose row it is, where it comes from, what is left alone."""
+"""Define vectors of the gathers of nvfp4_ds_mla and fp8_ds_mla."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ NAN = "7f"
 
 
 class Pool:
-    """The random records of a file's caches, the same few for all of its vectors."""
+    """Make caches of random records. All vectors of a file share a few records."""
 
     def __init__(self, nbytes: int) -> None:
-        """Records of so many bytes."""
+        """Set the bytes of a record."""
         self.nbytes = nbytes
 
     def cache(self, blocks: int, block_size: int, nan: tuple[int, ...] = ()) -> list[list[str]]:
-        """Records 0, 1, ... in so many blocks of so many; those of the numbers `nan` have 0x7F in each byte."""
+        """Return a cache of records 0, 1, ... as hex: `blocks` lists of `block_size` records.
+
+        The records with a number in `nan` hold 0x7F in each byte.
+
+        Returns:
+            Nested lists [blocks][block_size] of hex.
+
+        """
         records = [
             NAN * self.nbytes if number in nan else random_record(self.nbytes, 100 + number)
             for number in range(blocks * block_size)
@@ -40,13 +47,13 @@ def call(
     seq_starts: list[int] | None = None,
     **more: Any,
 ) -> Json:
-    """A call with as many requests as the table has rows, and what is otherwise."""
+    """Return the input of a gather with one request for each row of the table, and other arguments from `more`."""
     told = {"src_cache": cache, "block_table": block_table, "workspace_starts": workspace_starts}
     return {**told, "batch_size": len(block_table), "seq_starts": seq_starts, "rows": rows, **more}
 
 
 def _essential(pool: Pool) -> list[Vector]:
-    """What separates gathers of any record."""
+    """Return the vectors that every gather of paged records has to pass."""
     of_2, of_3 = pool.cache(3, 2), pool.cache(3, 3)
     unaligned = "one request of 4 tokens from token {} on, in blocks of 3"
     return [
@@ -96,7 +103,7 @@ def _essential(pool: Pool) -> list[Vector]:
 
 
 def _more(pool: Pool) -> list[Vector]:
-    """What else broke gathers, of one record."""
+    """Return further vectors, of inputs that broke gathers, for nvfp4_ds_mla only."""
     of_1, of_2, of_3, of_4 = pool.cache(12, 1), pool.cache(6, 2), pool.cache(4, 3), pool.cache(3, 4)
     nan_rest = pool.cache(3, 4, nan=(2, 3, 8, 9, 10, 11))
     stale = [[0, 1], [-1, -1], [2, -1], [-1, -1]]

@@ -1,4 +1,4 @@
-"""Vectors of gather_and_maybe_dequant_cache: rows that are told whose they are, and arrays longer than the batch."""
+"""Define vectors of gather_and_maybe_dequant_cache: token_to_seq names each row's request, and arrays may be longer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def call(
     seq_starts: list[int] | None = None,
     **more: Any,
 ) -> Json:
-    """A call whose rows are those that cu_seq_lens ends with, and what is otherwise."""
+    """Return the input of a gather of cu_seq_lens[-1] rows, with other arguments from `more`."""
     told = {"src_cache": cache, "block_table": block_table, "cu_seq_lens": cu_seq_lens, "token_to_seq": token_to_seq}
     rows = cu_seq_lens[-1]
     return {**told, "num_tokens": rows, "rows": rows, "scale": ONE, "seq_starts": seq_starts, "n": N, **more}
@@ -35,7 +35,7 @@ def _paged(records: list[str], block_size: int) -> list[list[str]]:
 
 
 def _vectors(records: list[str]) -> list[Vector]:
-    """What separates gathers of either record; `records` are six."""
+    """Return the vectors for records of either dtype. `records` holds six records as hex."""
     of_2, of_3 = _paged(records, 2), _paged(records, 3)
     return [
         Vector(

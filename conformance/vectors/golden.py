@@ -1,4 +1,4 @@
-"""What is right, by the golden model, and what a second source has to say against it."""
+"""Compute the right answers with the golden model, and compare them with a second source."""
 
 from __future__ import annotations
 
@@ -27,24 +27,32 @@ GATHERS: dict[str, Callable[..., None]] = {
 
 
 class Disputed(Exception):
-    """A vector whose two sources disagree, or that is not what its description says."""
+    """Report a vector whose two sources disagree, or that differs from its description."""
 
 
 def row_of(layout: str, vector: Vector) -> Json:
-    """A record's row (READ, TWIN)."""
+    """Return the row of a record as hex: bf16 [layout.row] (READ, TWIN)."""
     record = array_of(vector.input["record"], "u8")[None]
     scale = array_of(vector.input.get("scale", "0000803f"), "binary32")
     return {"row": hexed(read_records(calls.layout_of(layout, vector.input), record, scale)[0], "bf16")}
 
 
 def gathered(layout: str, vector: Vector) -> Json:
-    """The rows of dst, null for one that is not written (GATHER, TWIN)."""
+    """Return dst as rows of hex, null for an unwritten row. Raises Disputed if a due refusal is missing (GATHER)."""
     call = calls.gather_call(layout, vector.input)
     return _refusal(vector, partial(GATHERS[layout], **call.arguments)) or {"dst": _result(GATHERS[layout], call)}
 
 
 def written(layout: str, vector: Vector) -> Json:
-    """The records of the cache by profiles that agree on them, null for one that is not written (WRITE)."""
+    """Compute the records of kv_cache as hex, in groups of profiles that agree (WRITE).
+
+    Returns:
+        {"kv_cache": groups} or {"refused": names}. An unwritten record is null.
+
+    Raises:
+        Disputed: if a due refusal is missing.
+
+    """
     call = calls.write_call(layout, vector.input)
     if refusal := _refusal(vector, partial(concat_and_cache_mla, **call.arguments)):
         return refusal
@@ -60,7 +68,7 @@ def written(layout: str, vector: Vector) -> Json:
 
 
 def merged(vector: Vector) -> Json:
-    """What each element may be, from low to high, both of the type that is written (MERGE)."""
+    """Return the least and the largest right number of each element as hex, in the result's type (MERGE)."""
     case = calls.merge_case(vector.input)
     kind = vector.input["type"]
     output = expected_output(case)
@@ -74,7 +82,7 @@ def merged(vector: Vector) -> Json:
 
 
 def of_the_second_model(operator: str, layout: str | None, vector: Vector, expected: Json) -> list[str]:
-    """What the model in torch has against a vector, under every profile that makes a difference."""
+    """Return what the torch model does differently, one line a difference, under each profile."""
     profiles = [*PROFILES.values()] if operator == "concat_and_cache_mla" else [DEFAULT]
     wrong = [(profile, wrong_in(_torch(profile), operator, layout, vector.input, expected)) for profile in profiles]
     return [f"the second model, {profile.name}: {line}" for profile, lines in wrong for line in lines]
@@ -97,7 +105,7 @@ def _refusal(vector: Vector, call: Callable[[], None]) -> Json | None:
 
 
 def _result(operator: Callable[..., None], call: calls.Call) -> Any:
-    """What an operator leaves in its result's memory, whatever that held before."""
+    """Return the rows of the result as hex. A row that the operator leaves is null."""
     left = []
     for before in (call.blank, ~call.blank):
         arguments = {**call.arguments, call.result: before.copy()}
@@ -113,13 +121,13 @@ def _same(first: Any, second: Any) -> Any:
 
 
 def _encoded(numbers: Array, kind: str) -> Array:
-    """Numbers of a type as rows_of takes them, a zero as +0."""
+    """Return numbers, of any shape, as `rows_of` takes them: uint16 for "bf16", else float32. A zero becomes +0."""
     exact = (numbers + 0.0).astype(np.float32)
     return (exact.view(np.uint32) >> 16).astype(np.uint16) if kind == "bf16" else exact
 
 
 def _not_beyond(bound: Array, outwards: float) -> Array:
-    """The binary32 nearest to a bound that is not on its far side."""
+    """Return the float32 nearest to each bound, float64 of any shape, that is not outside of it."""
     near = bound.astype(np.float32)
     beyond = near > bound if outwards > 0 else near < bound
     return np.where(beyond, np.nextafter(near, np.float32(-outwards)), near)

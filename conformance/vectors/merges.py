@@ -1,4 +1,4 @@
-"""Vectors of merge_attn_states: exact where a partial has no weight, within MERGE's bounds where both have."""
+"""Define vectors of merge_attn_states: exact if a partial has no weight, within MERGE's bounds if both have one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "merge_attn_states"
 X = np.array([1.0, -2.0, 0.5, 3.0, -0.0, 100.0, 0.015625, -7.0])
 Y = np.array([0.25, -2.0, -0.5, 1e-3, 0.0, -99.0, 5.0, 6.0])
 STALE = np.array([NAN, INF, -INF, NAN, -0.0, 1.0, 3e38, NAN])
-"""8 elements, 16 bytes of bf16."""
+"""8 elements, which are 16 bytes of bf16."""
 SPECIAL = np.array(specials("binary32"))
 
 
@@ -29,7 +29,7 @@ def call(
     output_in: str = "output",
     output_lse_in: str | None = "output_lse",
 ) -> Json:
-    """Outputs, cut or repeated to [T, H, D], of LSEs [H, T]."""
+    """Return the input of a merge of LSEs [H, T]. Outputs are cut or repeated to [T, H, D], D of 16 bytes."""
     lses = {"prefix_lse": np.atleast_2d(p), "suffix_lse": np.atleast_2d(s)}
     heads, tokens = lses["prefix_lse"].shape
     outputs = {"prefix_output": np.atleast_1d(prefix), "suffix_output": np.atleast_1d(suffix)}

@@ -1,4 +1,4 @@
-"""Vectors of what is made around a plan, over one rank and several."""
+"""Define vectors of the metadata around a plan, on one rank and on several."""
 
 from __future__ import annotations
 

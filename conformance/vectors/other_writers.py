@@ -1,4 +1,4 @@
-"""Vectors of the writers of fp8_ds_mla, "auto" and "fp8", and of where records of any kind go."""
+"""Define vectors of the writers of fp8_ds_mla, "auto" and "fp8", and of record addresses for any dtype."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reference.scalars import f32_from_bf16
 
 
 def slots(width: int) -> list[Vector]:
-    """Where records of so many elements go."""
+    """Return the vectors on record addresses, for records of `width` elements."""
     return [
         Vector(
             "WRITE-2",

@@ -1,4 +1,4 @@
-"""Vectors of the planner, and of the rows of workspaces."""
+"""Define vectors of the planner and of workspace sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of reading one record: nvfp4_ds_mla, fp8_ds_mla, and records of numbers alike."""
+"""Define vectors of the read of one record: nvfp4_ds_mla, fp8_ds_mla, "auto" and "fp8"."""
 
 from __future__ import annotations
 

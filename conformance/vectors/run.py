@@ -1,4 +1,4 @@
-"""Run a stored vector on a target: what it gets wrong, in lines."""
+"""Run a stored vector on a target and report its mistakes as lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,15 @@ Lines = list[str]
 
 
 def wrong_in(target: Target, operator: str, layout: str | None, given: Json, expected: Json) -> Lines:
-    """What a target gets wrong of a vector, none if it passes; Unsupported for an operator that it does not have."""
+    """Return the mistakes of a target on a vector as lines, [] if it passes.
+
+    Returns:
+        One line a mistake.
+
+    Raises:
+        Unsupported: if the target does not have the operator, or no target has it.
+
+    """
     if operator not in RUNNERS:
         raise Unsupported(f"no target has {operator}: it is part of others")
     return RUNNERS[operator](target, layout, given, expected)
@@ -100,7 +108,7 @@ def _merge(target: Target, layout: str | None, given: Json, expected: Json) -> L
 
 
 def _called(target: Target, operator: str, case: calls.Call, expected: Json) -> Array | Lines:
-    """What a call leaves in its result, or what is wrong with it already."""
+    """Return the result's content after a call, or the mistakes as lines if it was refused or wrote elsewhere."""
     regions = {name: target.memory.place(placement) for name, placement in case.placements.items()}
     refusal = None
     try:
@@ -159,7 +167,7 @@ def _workspace(target: Target, layout: str | None, given: Json, expected: Json) 
 
 
 def _answer(expected: Json, answer: Callable[[], Json]) -> Lines:
-    """What is wrong with an answer, which may be to be refused."""
+    """Return the mistakes of an answer as lines. An error is right if a refusal is due. Raises LET_THROUGH only."""
     try:
         found = answer()
     except LET_THROUGH:
@@ -190,4 +198,4 @@ RUNNERS: dict[str, Callable[[Target, str | None, Json, Json], Lines]] = {
     "determine_chunked_prefill_workspace_size": _workspace,
     "startup": _startup,
 }
-"""By operator; a record is read by a gather of one row."""
+"""Runners by operator. A gather of one row reads a record."""

@@ -1,4 +1,4 @@
-"""Vectors of the number formats: every code, and numbers on and beside the places where rounding decides."""
+"""Define vectors of the number formats: every code, and numbers on and beside the ties of rounding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Convert = Callable[[Array], Array]
 
 NAN, INF = float("nan"), float("inf")
 NANS = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF, 0x7FFFFFFF], np.uint32).view(np.float32)
-"""Of either sign, quiet and signalling, and of payloads that a truncation would take for an infinity."""
+"""NaN of either sign, quiet and signalling. A truncation takes the payload of some for an infinity."""
 
 
 def _both(magnitudes: npt.ArrayLike) -> npt.NDArray[np.float32]:
@@ -24,7 +24,7 @@ def _both(magnitudes: npt.ArrayLike) -> npt.NDArray[np.float32]:
 
 
 def _around(numbers: npt.ArrayLike) -> npt.NDArray[np.float32]:
-    """Numbers, and the binary32 before and after each, of both signs."""
+    """Return numbers of both signs, each with the binary32 before and after it: float32 [6 N] of N numbers."""
     given = np.asarray(numbers, np.float32)
     beside = [np.nextafter(given, np.float32(to)) for to in (0, np.inf)]
     return _both(np.stack([beside[0], given, beside[1]], axis=1).ravel())
@@ -121,7 +121,7 @@ def _encoded(kind: str, encode: Convert, vector: Vector) -> Json:
 
 
 def _against(answer: Callable[[Convert, Vector], Json], function: str, vector: Vector, expected: Json) -> list[str]:
-    """What a function of the second model, in torch, says otherwise."""
+    """Return what a function of the torch model answers differently, as lines."""
     import torch
 
     from reference import torch_model

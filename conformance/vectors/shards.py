@@ -1,4 +1,4 @@
-"""Vectors of sharding: which rank holds which token of a request, and as which of its own."""
+"""Define vectors of sharding: the rank that holds each token of a request, and the token's index there."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _located(vector: Vector) -> Json:
 
 
 def _by_dealing(vector: Vector, expected: Json) -> list[str]:
-    """The same by dealing tokens out, one by one, and asking each rank what it has."""
+    """Return the differences to an answer that deals tokens out to the ranks one by one, as lines."""
     ranks, turn = vector.input["dcp_world_size"], vector.input["interleave"]
     hands = _dealt(vector.input["tokens"], ranks, turn)
     places = {token: (rank, place) for rank, hand in enumerate(hands) for place, token in enumerate(hand)}
@@ -97,7 +97,7 @@ def _dealt(tokens: int, ranks: int, turn: int) -> list[list[int]]:
 
 
 def _whole_turns(rows: int, turn: int) -> int:
-    """The first rank has most tokens; its last turn is filled up."""
+    """Return the rows of rank 0, which holds most tokens, with its last turn filled up."""
     while rows % turn:
         rows += 1
     return rows

@@ -1,4 +1,4 @@
-"""Vectors of what a server refuses at startup, against the configurations that SERVE is judged by."""
+"""Define vectors of a server's refusals at startup, checked by the configurations that judge SERVE."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def _decided(vector: Vector) -> Json:
 
 
 def _against_the_rules(vector: Vector, expected: Json) -> list[str]:
-    """What the tables of configurations, each under the clause that it breaks or under none, say otherwise."""
+    """Return how the tables of configurations disagree with `expected`, as lines."""
     config = serving_asked(vector.input)
     listed_under = [clause for clause, rule in RULES.items() if config in rule.configs]
-    if any(config in rule.also for rule in RULES.values()):  # of which a table names one rule
+    if any(config in rule.also for rule in RULES.values()):  # breaks several rules; its table names one
         also = next(clause for clause, rule in RULES.items() if config in rule.also)
         return [] if len(expected["clauses"]) > 1 and also in expected["clauses"] else [f"{also} and another"]
     if not listed_under and config not in STARTS:

@@ -1,4 +1,4 @@
-"""What a vector is, and how arrays stand in one: as hex of their little-endian bytes, a row a string."""
+"""Define a vector, and its arrays in JSON: hex of little-endian bytes, one string a row."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Array = npt.NDArray[Any]
 Json = dict[str, Any]
 
 TYPES = {"u8": "|u1", "bf16": "<u2", "binary16": "<f2", "binary32": "<f4"}
-"""The types of arrays that stand as hex, by what they are in NumPy."""
+"""NumPy dtypes of arrays as hex, by the type's name in a file."""
 
 THIS_SUITE = "this suite"
 
 
 @dataclass(frozen=True)
 class Vector:
-    """One input of an operator, why it is hard, and the clause that a wrong answer breaks.
+    """Describe one input of an operator, the reason that it is hard, and the clause that a wrong answer breaks.
 
-    `source` is the public report that it comes from. `refused` names the arguments of which a target, which has to
-    refuse the call, has to name one.
+    `source` is the public report of the defect. `refused` names arguments: a target has to refuse the call and to name
+    one of them. If it is empty, the call is legal.
     """
 
     clause: str
@@ -38,11 +38,11 @@ class Vector:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator over one layout of records, or over none, with its vectors.
+    """Describe an operator over one layout of records, or over no layout, with its vectors.
 
-    `notes` says how to run it and how to compare; `arrays` gives, by argument, type and shape of what stands as hex.
-    `expected` is the golden model: a vector -> what is right. `disputes` is a source of its own: a vector and what is
-    expected -> what it says against that, in lines.
+    `notes` tells how to run it and how to compare. `arrays` gives type and shape of each argument that stands as hex.
+    `expected` is the golden model: it returns the right answer of a vector. `disputes` is a second source: it returns
+    its objections to an expected answer, as lines.
     """
 
     name: str
@@ -55,28 +55,42 @@ class Operator:
 
     @property
     def stem(self) -> str:
-        """What its file is called."""
+        """The name of the operator's file, without its suffix."""
         return self.name if self.layout is None else f"{self.name}.{self.layout}"
 
     def id_of(self, given: Json) -> str:
-        """An input's id, from operator, layout and input alone, so that a correction of `expected` keeps it."""
+        """Return the id of an input: 16 hex digits of a hash of operator, layout and input.
+
+        The expected answer is not hashed, so that its correction keeps the id.
+
+        Returns:
+            The id.
+
+        """
         told = json.dumps([self.name, self.layout, given], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def hexed(array: npt.ArrayLike, kind: str = "u8") -> str:
-    """One row of numbers, or of encodings -> hex."""
+    """Return the bytes of one row of numbers or encodings, any shape, as hex of type `kind`."""
     return np.ascontiguousarray(array, TYPES[kind]).tobytes().hex()
 
 
 def rows_of(array: npt.ArrayLike, kind: str = "u8") -> Any:
-    """An array of two dimensions and more -> nested lists of its rows as hex."""
+    """Return an array as nested lists of its rows as hex. The last dimension is the row."""
     given = np.asarray(array)
     return hexed(given, kind) if given.ndim < 2 else [rows_of(one, kind) for one in given]
 
 
 def array_of(told: Any, kind: str, *width: int) -> Array:
-    """The reverse: `width` is what an array without rows has for the dimensions that it cannot tell."""
+    """Return the array of nested lists of rows as hex: the inverse of `rows_of`.
+
+    `width` gives the dimensions after the first for an array without rows.
+
+    Returns:
+        An array of the dtype TYPES[kind].
+
+    """
     if isinstance(told, str):
         return np.frombuffer(bytes.fromhex(told), TYPES[kind]).copy()
     rows = [array_of(one, kind, *width[1:]) for one in told]

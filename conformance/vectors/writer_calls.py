@@ -1,4 +1,4 @@
-"""Calls of a writer, as vectors have them: tokens of chosen numbers, and where they go."""
+"""Make inputs of a writer: tokens of chosen numbers, and their slots."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from reference.scalars import bf16_from_f32
 NAN, INF = float("nan"), float("inf")
 TINY = 2.0**-9
 TIES = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
-"""Of e2m1."""
+"""Ties of e2m1."""
 
 
 def bf16_row(numbers: npt.ArrayLike, width: int, repeat: bool = False) -> str:
-    """A row of bf16 numbers, zeros behind them, or the same ones again."""
+    """Return a row of `width` bf16 numbers as hex, filled up with zeros, or with the same numbers if `repeat`."""
     encodings = bf16_from_f32(np.asarray(numbers, np.float32).ravel())
     return hexed(np.resize(encodings, width) if repeat else np.pad(encodings, (0, width - len(encodings))), "bf16")
 
 
 def latent(*groups: list[float], size: int = 16) -> str:
-    """A row whose groups of `size` begin with these numbers, zeros behind them."""
+    """Return a row of kv_c as hex. Group i of `size` elements begins with groups[i] and continues with zeros."""
     return bf16_row([[*group, *[0.0] * (size - len(group))] for group in groups], 512)
 
 
 def rope(*numbers: float) -> str:
-    """A row of k_pe."""
+    """Return a row of k_pe as hex, filled up with zeros."""
     return bf16_row(numbers, 64)
 
 
 def negative_nan(width: int) -> str:
-    """A row of ones and of NaN of either sign in turn."""
+    """Return a row of bf16 as hex: ones and NaN of either sign in turn."""
     return hexed(np.resize(np.array([0x3F80, 0xFFC0, 0x7FC1, 0xFF81], np.uint16), width), "bf16")
 
 
 def ramp(first: float) -> str:
-    """A row of kv_c with another magnitude in each block, and no two neighbours alike."""
+    """Return a row of kv_c as hex, with another magnitude in each block and different neighbours."""
     blocks = np.arange(32)[:, None] % 13 - 6
     return bf16_row(first * 2.0**blocks * (np.arange(16) - 7.25), 512)
 
@@ -49,7 +49,7 @@ TOKENS = [ramp(1.0), ramp(-0.75), ramp(1.75)]
 
 
 def call(kv_c: list[str], slots: list[int] | None = None, k_pe: list[str] | None = None, **more: Any) -> Json:
-    """A call: two blocks of two records, each token to a slot of its own, scale 1, but for what is otherwise."""
+    """Return the input of a writer: 2 blocks of 2 records, token i to slot i, and scale 1, unless given otherwise."""
     told = {
         "kv_c": kv_c,
         "k_pe": k_pe or [rope(token + 1.0, -2.0, 0.5, 3.0) for token in range(len(kv_c))],
@@ -59,5 +59,5 @@ def call(kv_c: list[str], slots: list[int] | None = None, k_pe: list[str] | None
 
 
 def one(kv_c: str = ZEROS, k_pe: str = NO_ROPE, **more: Any) -> Json:
-    """A call of one token, to the one record of a cache."""
+    """Return the input of a writer of one token to the only record of a cache."""
     return call([kv_c], k_pe=[k_pe], num_blocks=1, block_size=1, **more)

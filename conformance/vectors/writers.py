@@ -1,4 +1,4 @@
-"""Vectors of concat_and_cache_mla: what quantizing decides, and where records go."""
+"""Define vectors of concat_and_cache_mla: quantization, and the addresses of records."""
 
 from __future__ import annotations
 
