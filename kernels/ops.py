@@ -1,4 +1,4 @@
-"""The public operators, with vLLM's signatures: checked on the host, then run where the arrays are."""
+"""Provide the public operators with vLLM's signatures. They check on the host and run on the device of the arrays."""
 
 import functools
 from pathlib import Path
@@ -15,13 +15,13 @@ from kernels.merge_checks import check_merge
 
 
 class Operators:
-    """The operators built from one set of sources with one kernel, and a count of what they launched.
+    """Provide the operators of one set of sources with one gather kernel, and count their launches.
 
     Nothing is built before the first call that needs it.
     """
 
     def __init__(self, root: Path | None = None, kernel: str = DEFAULT) -> None:
-        """Take a sources root (None: this package's own) and a name in kernels.catalog.KERNELS, or raise ValueError."""
+        """Take a sources root (None for this package) and a name in kernels.catalog.KERNELS. Raises ValueError for another name."""
         if kernel not in KERNELS:
             raise ValueError(f"kernel: found {kernel!r}, expected one of {', '.join(KERNELS)}")
         self.root = root
@@ -40,7 +40,7 @@ class Operators:
         batch_size: int,
         seq_starts: object = None,
     ) -> None:
-        """Gather nvfp4_ds_mla records into bf16 rows; see the module's function of this name."""
+        """Gather nvfp4_ds_mla records into bf16 rows. The function of this name in this module has arguments and errors."""
         arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
         _gather(self._launcher, self.kernel, arguments)
 
@@ -53,7 +53,7 @@ class Operators:
         batch_size: int,
         seq_starts: object = None,
     ) -> None:
-        """Gather fp8_ds_mla records into bf16 rows; see the module's function of this name."""
+        """Gather fp8_ds_mla records into bf16 rows. The function of this name in this module has arguments and errors."""
         arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
         _gather(self._fp8_launcher, FP8_KERNEL, arguments)
 
@@ -69,7 +69,7 @@ class Operators:
         scale: object,
         seq_starts: object = None,
     ) -> None:
-        """Gather records of bf16 or of e4m3 under one scale into bf16 rows; see the module's function of this name."""
+        """Gather records of bf16, or of e4m3 with one scale. The function of this name in this module has arguments and errors."""
         call = check_generic_gather(
             src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
         )
@@ -86,14 +86,14 @@ class Operators:
         suffix_lse: object,
         output_lse: object = None,
     ) -> None:
-        """Merge two partial results of attention; see the module's function of this name."""
+        """Merge two partial results of attention. The function of this name in this module has arguments and errors."""
         call = check_merge(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
         if call.rows > 0:
             launcher = self._merge_launchers[merge_catalog.kernel_for(call)]
             launcher.launch(merge_catalog.pack(call), rows=call.rows, caller=call.output)
 
     def launches(self) -> dict[str, int]:
-        """Return how many kernels were launched so far, by operator."""
+        """Return the number of kernel launches so far, by operator."""
         return {
             "cp_gather_and_upconvert_nvfp4_kv_cache": self._launcher.launches,
             "cp_gather_and_upconvert_fp8_kv_cache": self._fp8_launcher.launches,
@@ -102,10 +102,14 @@ class Operators:
         }
 
     def receipt(self) -> dict[str, Any]:
-        """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom.
+        """Return the facts of the runs: the gather kernel, the number of launches, and the build for each device.
 
-        "fp8_ds_mla" has the same of the gather of that record; "generic" and "merge" have it of each of their kernels
-        that was built, by kv_cache_dtype and by the type of the outputs.
+        The keys "fp8_ds_mla", "generic" (by kv_cache_dtype) and "merge" (by dtype) hold the same facts of the other
+        kernels. "generic" and "merge" have only the kernels that were built.
+
+        Returns:
+            JSON types.
+
         """
         return {
             **self._launcher.receipt(),
@@ -178,8 +182,8 @@ def cp_gather_and_upconvert_fp8_kv_cache(
 ) -> None:
     """Gather fp8_ds_mla records into bf16 rows: SPEC.md, chapter TWIN.
 
-    The arguments are those of cp_gather_and_upconvert_nvfp4_kv_cache but for src_cache, uint8 [num_blocks, block_size,
-    656], whose address and strides are multiples of 4 bytes, as are dst's address and row stride. So are the errors.
+    src_cache is uint8 [num_blocks, block_size, 656]. Its address and strides, and dst's address and row stride, are
+    multiples of 4 bytes. The other arguments and the errors are those of cp_gather_and_upconvert_nvfp4_kv_cache.
     """
     _default().cp_gather_and_upconvert_fp8_kv_cache(
         src_cache, dst, block_table, workspace_starts, batch_size, seq_starts

@@ -1,4 +1,4 @@
-"""The public writer, with vLLM's signature: checked on the host, then run where the arrays are."""
+"""Provide the public writer with vLLM's signature. It checks on the host and runs on the device of the arrays."""
 
 import functools
 from dataclasses import asdict, replace
@@ -12,13 +12,13 @@ from kernels.write_checks import check_write
 
 
 class Writer:
-    """The writers built from one set of sources with one quantization, and a count of what they launched.
+    """Provide the writers of one set of sources with one quantization, and count their launches.
 
     Nothing is built before the first call that needs it.
     """
 
     def __init__(self, root: Path | None = None, quantization: Quantization = DEFAULT) -> None:
-        """Take a sources root (None: this package's own) and how to round where SPEC.md leaves a choice."""
+        """Take a sources root (None for this package) and the rounding where SPEC.md leaves a choice."""
         self.root = root
         self.quantization = quantization
         self._launchers = {
@@ -28,19 +28,21 @@ class Writer:
     def concat_and_cache_mla(
         self, kv_c: object, k_pe: object, kv_cache: object, slot_mapping: object, kv_cache_dtype: str, scale: object
     ) -> None:
-        """Write tokens into a cache; see the module's function of this name."""
+        """Write tokens into a cache. The function of this name in this module has arguments and errors."""
         call = check_write(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
         if call.num_tokens > 0:  # WRITE-8
             self._launchers[call.kv_cache_dtype].launch(pack(call), rows=call.num_tokens, caller=call.kv_cache)
 
     def launches(self) -> dict[str, int]:
-        """Return how many kernels were launched so far, by operator."""
+        """Return the number of kernel launches so far, by operator."""
         return {"concat_and_cache_mla": sum(each.launches for each in self._launchers.values())}
 
     def receipt(self) -> dict[str, Any]:
-        """Return what ran: the quantization, the sum of launches, and the receipt of each kernel that was built.
+        """Return the facts of the runs: the quantization, the number of launches, and the receipt of each kernel built.
 
-        Kernels go by kv_cache_dtype; a kernel's receipt is like that of kernels.ops.Operators.
+        Returns:
+            JSON types. "kernels" has a receipt of kernels.launcher.Launcher for each kv_cache_dtype.
+
         """
         receipts = {name: launcher.receipt() for name, launcher in self._launchers.items()}
         built = {name: receipt for name, receipt in receipts.items() if receipt["devices"]}
