@@ -23,10 +23,10 @@ def folder() -> Path:
 
 
 def cached(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the file `name` of the cache folder. If it does not exist, `make` writes it to the path that `make` receives.
+    """Return the path of the file `name` in the cache folder. If it does not exist, `make` writes it.
 
-    The name must identify the content. If several processes ask, one makes the file and the others wait. A partly
-    written file is never visible.
+    `make` receives the path to write to. The name must identify the content. If several processes ask, one makes the
+    file and the others wait. A partly written file is never visible.
 
     Returns:
         The path of the finished file.

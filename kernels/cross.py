@@ -23,7 +23,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Hold everything that a compilation depends on. `key` is a SHA-256 in hex over all of it; `arch` is like "sm_100a"."""
+    """Hold everything that a compilation depends on. `key` is a SHA-256 in hex of it; `arch` is like "sm_100a"."""
 
     arch: str
     source: Path
@@ -84,15 +84,15 @@ def recipe(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) 
 
 
 def compile_for(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) -> Cubin:
-    """Compile a kernel, or the gather kernel of that name, and return the cubin. Raises the errors of `recipe` and `compile`."""
+    """Compile a kernel, or the gather kernel of that name, to a cubin. Raises as `recipe` and `Recipe.compile` do."""
     return recipe(arch, root, kernel).compile()
 
 
 def restore_last_byte(image: bytes) -> bytes:
     """Return the complete ELF image. CuPy's getCUBIN returns it without its last byte.
 
-    The driver does not notice, but disassemblers refuse the file. The image ends with a table whose last field is a
-    small 64-bit number, so that the missing byte is 0.
+    The driver accepts the shorter image, but disassemblers refuse the file. The image ends with a table whose last
+    field is a small 64-bit number, so that the missing byte is 0.
 
     Returns:
         The image with the byte appended, or unchanged if it is complete.

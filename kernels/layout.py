@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """Describe where the parts of one token's record lie. Offsets and sizes are in bytes, ranks and dimensions in elements.
+    """Describe where the parts of one token's record lie.
 
-    The CUDA sources get these numbers as macros. A static_assert there checks that the parts abut and fill the record.
+    Offsets and sizes are in bytes, ranks and dimensions in elements. The CUDA sources get these numbers as macros. A
+    static_assert there checks that the parts abut and fill the record.
     """
 
     name: str

@@ -21,7 +21,7 @@ class Operators:
     """
 
     def __init__(self, root: Path | None = None, kernel: str = DEFAULT) -> None:
-        """Take a sources root (None for this package) and a name in kernels.catalog.KERNELS. Raises ValueError for another name."""
+        """Take a sources root (None: this package) and a name in kernels.catalog.KERNELS. Raises ValueError otherwise."""
         if kernel not in KERNELS:
             raise ValueError(f"kernel: found {kernel!r}, expected one of {', '.join(KERNELS)}")
         self.root = root
@@ -40,7 +40,7 @@ class Operators:
         batch_size: int,
         seq_starts: object = None,
     ) -> None:
-        """Gather nvfp4_ds_mla records into bf16 rows. The function of this name in this module has arguments and errors."""
+        """Gather nvfp4_ds_mla records into bf16 rows. See the module's function for arguments and errors."""
         arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
         _gather(self._launcher, self.kernel, arguments)
 
@@ -53,7 +53,7 @@ class Operators:
         batch_size: int,
         seq_starts: object = None,
     ) -> None:
-        """Gather fp8_ds_mla records into bf16 rows. The function of this name in this module has arguments and errors."""
+        """Gather fp8_ds_mla records into bf16 rows. See the module's function for arguments and errors."""
         arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
         _gather(self._fp8_launcher, FP8_KERNEL, arguments)
 
@@ -69,7 +69,7 @@ class Operators:
         scale: object,
         seq_starts: object = None,
     ) -> None:
-        """Gather records of bf16, or of e4m3 with one scale. The function of this name in this module has arguments and errors."""
+        """Gather records of bf16, or of e4m3 with one scale. See the module's function for arguments and errors."""
         call = check_generic_gather(
             src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
         )
@@ -86,7 +86,7 @@ class Operators:
         suffix_lse: object,
         output_lse: object = None,
     ) -> None:
-        """Merge two partial results of attention. The function of this name in this module has arguments and errors."""
+        """Merge two partial results of attention. See the module's function for arguments and errors."""
         call = check_merge(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
         if call.rows > 0:
             launcher = self._merge_launchers[merge_catalog.kernel_for(call)]
@@ -152,20 +152,23 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
 
     The arrays are NumPy arrays, PyTorch tensors (CPU or CUDA) or CuPy arrays, all on one device:
 
-    - src_cache: uint8 [num_blocks, block_size, 352], records; address and strides are multiples of 8 bytes.
-    - dst: bf16 [T, 576], written, as uint16, ml_dtypes.bfloat16 or torch.bfloat16; address and row stride are multiples
-      of 16 bytes, rows do not overlap.
-    - block_table: int32 [>= R, max_blocks], physical block numbers; the row stride is free.
+    - src_cache: uint8 [num_blocks, block_size, 352], records. Address and strides are multiples of 8 bytes.
+    - dst: bf16 [T, 576], written, as uint16, ml_dtypes.bfloat16 or torch.bfloat16. Address and row stride are multiples
+      of 16 bytes. Rows do not overlap.
+    - block_table: int32 [>= R, max_blocks], physical block numbers, of any row stride.
     - workspace_starts: int32 [>= R], the first row of each request in dst.
-    - batch_size: R, requests.
+    - batch_size: R, the number of requests.
     - seq_starts: int32 [>= R], the first token of each request to gather, or None for 0.
 
-    Arrays on a GPU are gathered on the current stream of dst's library, without a synchronisation and without an
-    allocation; the first call on a device compiles. T = 0 and R = 0 return at once (GATHER-10).
+    On a GPU the gather runs on the current stream of dst's library, without a synchronisation and without an
+    allocation. The first call on a device compiles. T = 0 and R = 0 return at once (GATHER-10). Values in the arrays
+    are not checked.
 
-    Raises ValueError naming the argument for every malformed call (GATHER-11) and for too little alignment (GATHER-12),
-    before anything is built or written; kernels.cache.BuildError and kernels.headers.MissingHeaders if a build fails.
-    Numbers in the arrays are not checked.
+    Raises:
+        ValueError: If the call is malformed (GATHER-11) or aligned too little (GATHER-12). Names the argument. Nothing
+            is built or written.
+        kernels.cache.BuildError, kernels.headers.MissingHeaders: If a build fails.
+
     """
     _default().cp_gather_and_upconvert_nvfp4_kv_cache(
         src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
@@ -201,21 +204,20 @@ def gather_and_maybe_dequant_cache(
     scale: object,
     seq_starts: object = None,
 ) -> None:
-    """Gather records of n numbers alike into bf16 rows: SPEC.md, chapter TWIN, from TWIN-5 on; n is 576 or 512.
+    """Gather records of n equal numbers, n = 576 or 512, into bf16 rows: SPEC.md, chapter TWIN, from TWIN-5 on.
 
-    The arrays are those of any library that the other gathers take, all on one device; R is the length of cu_seq_lens
-    less one:
+    The arrays are NumPy arrays, PyTorch tensors or CuPy arrays, all on one device. cu_seq_lens has R + 1 entries:
 
-    - src_cache: bf16 [num_blocks, block_size, n] for "auto", uint8 [num_blocks, block_size, n] for "fp8"; address and
+    - src_cache: bf16 [num_blocks, block_size, n] for "auto", uint8 [num_blocks, block_size, n] for "fp8". Address and
       strides are multiples of two elements.
-    - dst: bf16 [>= num_tokens, n], its first num_tokens rows written; address and row stride are multiples of 4 bytes,
-      rows do not overlap.
-    - block_table: int32 [>= R, max_blocks], physical block numbers; the row stride is free.
-    - cu_seq_lens: int32 [R + 1], the first row of each request in dst; the last entry is not looked at.
+    - dst: bf16 [>= num_tokens, n]. The first num_tokens rows are written. Address and row stride are multiples of 4 bytes.
+      Rows do not overlap.
+    - block_table: int32 [>= R, max_blocks], physical block numbers, of any row stride.
+    - cu_seq_lens: int32 [R + 1], the first row of each request in dst. The last entry is not read.
     - token_to_seq: int32 [>= num_tokens], the request of each row.
-    - num_tokens: T, the rows to gather.
+    - num_tokens: T, the number of rows to gather.
     - kv_cache_dtype: "auto", which copies bits, or "fp8", which multiplies.
-    - scale: float32 [1] or [], what "fp8" multiplies by; of no account otherwise.
+    - scale: float32 [1] or [], the factor for "fp8". "auto" ignores it.
     - seq_starts: int32 [>= R], the first token of each request to gather, or None for 0.
 
     Streams and errors are as for cp_gather_and_upconvert_nvfp4_kv_cache. T = 0 and R = 0 return at once (GATHER-10).
@@ -235,20 +237,23 @@ def merge_attn_states(
 ) -> None:
     """Merge two partial results of attention into one: SPEC.md, chapter MERGE.
 
-    The arrays are those of any library that the gathers take, all on one device; H and D are at least 1:
+    The arrays are NumPy arrays, PyTorch tensors or CuPy arrays, all on one device. H and D are at least 1:
 
-    - output: [T, H, D], written; bf16, float16 or float32, the elements of a head side by side.
-    - prefix_output, suffix_output: [T, H, D] of the same type; strides of tokens and heads are free in all three.
-    - prefix_lse, suffix_lse: float32 [H, T], natural logarithms; +inf counts as -inf. Their strides are free.
-    - output_lse: float32 [H, T], written, of any strides, or None.
+    - output: [T, H, D], written; bf16, float16 or float32. The elements of a head are contiguous.
+    - prefix_output, suffix_output: [T, H, D] of the same dtype. Token and head strides are free in all three.
+    - prefix_lse, suffix_lse: float32 [H, T] of any strides, natural logarithms. +inf counts as -inf.
+    - output_lse: float32 [H, T] of any strides, written, or None.
 
-    output may be prefix_output or suffix_output, and output_lse prefix_lse or suffix_lse, with the same strides.
-    Addresses and strides are multiples of an element. No two elements of what is written lie at one place.
+    output may be prefix_output or suffix_output, and output_lse may be prefix_lse or suffix_lse, with the same strides.
+    Addresses and strides are multiples of an element. Elements that are written do not overlap.
 
-    Arrays on a GPU are merged on the current stream of output's library, without a synchronisation and without an
-    allocation; the first call on a device for a type compiles. T = 0 returns at once (MERGE-9).
+    On a GPU the merge runs on the current stream of output's library, without a synchronisation and without an
+    allocation. The first call on a device for a dtype compiles. T = 0 returns at once (MERGE-9). Values in the arrays
+    are not checked.
 
-    Raises ValueError naming the argument for every malformed call (MERGE-10), before anything is built or written;
-    kernels.cache.BuildError and kernels.headers.MissingHeaders if a build fails. Numbers in the arrays are not checked.
+    Raises:
+        ValueError: If the call is malformed (MERGE-10). Names the argument. Nothing is built or written.
+        kernels.cache.BuildError, kernels.headers.MissingHeaders: If a build fails.
+
     """
     _default().merge_attn_states(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)

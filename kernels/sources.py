@@ -21,7 +21,7 @@ def sources_root(root: Path | None) -> Path:
 
 
 def sources_sha256(root: Path) -> str:
-    """Return a SHA-256, in hex, over names and contents of the sources below `root`. The path of `root` does not count."""
+    """Return a SHA-256, in hex, over relative names and contents of the sources below `root`."""
     digest = hashlib.sha256()
     for path in sorted(path for folder in ("cuda", "host") for path in (root / folder).rglob("*")):
         if path.is_file():

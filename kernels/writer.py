@@ -60,25 +60,28 @@ def concat_and_cache_mla(
 ) -> None:
     """Write tokens' latents and RoPE keys into the records that their slots name: SPEC.md, chapter WRITE.
 
-    The arrays are NumPy arrays, PyTorch tensors (CPU or CUDA) or CuPy arrays, all on one device; bf16 is uint16,
+    The arrays are NumPy arrays, PyTorch tensors (CPU or CUDA) or CuPy arrays, all on one device. bf16 is uint16,
     ml_dtypes.bfloat16 or torch.bfloat16:
 
-    - kv_c: bf16 [>= T, 512] and k_pe: bf16 [>= T, 64], the elements of a token a row; row strides are free.
+    - kv_c: bf16 [>= T, 512] and k_pe: bf16 [>= T, 64], one token a row, of any row strides.
     - kv_cache: written; uint8 [num_blocks, block_size, n] with n = 352 for "nvfp4_ds_mla", 656 for "fp8_ds_mla" and 576
-      for "fp8", or bf16 with n = 576 for "auto"; records do not overlap.
-    - slot_mapping: int64 [T], block number times block_size plus record number; tokens with a negative one are skipped.
+      for "fp8", or bf16 with n = 576 for "auto". Records do not overlap.
+    - slot_mapping: int64 [T], block number times block_size plus record number. Tokens with a negative slot are skipped.
     - kv_cache_dtype: one of these four.
-    - scale: float32 [1] or [], what "fp8" divides by; of no account otherwise.
+    - scale: float32 [1] or [], the divisor for "fp8". The others ignore it.
 
-    Addresses and strides of kv_c, k_pe and kv_cache are multiples of 4 bytes, the address of slot_mapping is one of 8
-    and, for "fp8", that of scale one of 4. nvfp4_ds_mla and fp8_ds_mla are quantized as kernels.quantization.DEFAULT
-    says; a Writer takes another.
+    Addresses and strides of kv_c, k_pe and kv_cache are multiples of 4 bytes, the address of slot_mapping is a multiple
+    of 8 and, for "fp8", that of scale a multiple of 4. nvfp4_ds_mla and fp8_ds_mla are quantized by
+    kernels.quantization.DEFAULT; a Writer takes another Quantization.
 
-    Arrays on a GPU are written on the current stream of kv_cache's library, without a synchronisation and without an
-    allocation; the first call on a device for a kv_cache_dtype compiles. T = 0 returns at once (WRITE-8).
+    On a GPU the writer runs on the current stream of kv_cache's library, without a synchronisation and without an
+    allocation. The first call on a device for a kv_cache_dtype compiles. T = 0 returns at once (WRITE-8). Values in the
+    arrays are not checked.
 
-    Raises ValueError naming the argument for every malformed call (WRITE-9) and for too little alignment, before
-    anything is built or written; kernels.cache.BuildError and kernels.headers.MissingHeaders if a build fails. Numbers
-    in the arrays are not checked.
+    Raises:
+        ValueError: If the call is malformed (WRITE-9) or aligned too little. Names the argument. Nothing is built or
+            written.
+        kernels.cache.BuildError, kernels.headers.MissingHeaders: If a build fails.
+
     """
     _default().concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
