@@ -29,7 +29,7 @@ class StridedArray(NamedTuple):
 
 
 def strided(array: object) -> StridedArray:
-    """Return the view of a NumPy array, a strided PyTorch tensor or a CuPy array. Raises TypeError for other objects."""
+    """Return the view of a NumPy array, a strided PyTorch tensor or a CuPy array. Raises TypeError for others."""
     if isinstance(array, np.ndarray):
         return _numpy(array)
     if _is_instance(array, "torch", "Tensor"):

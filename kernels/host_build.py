@@ -76,7 +76,7 @@ def build(source: str, root: Path | None = None, defines: tuple[str, ...] = ()) 
 
 
 def compiler() -> tuple[str, ...]:
-    """Return the C++ compiler's command: $CXX, else the first of g++, c++ and clang++. Raises BuildError without one."""
+    """Return the command of the C++ compiler: $CXX, else g++, c++ or clang++. Raises BuildError without a compiler."""
     chosen = os.environ.get("CXX")
     if chosen:
         try:

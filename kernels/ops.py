@@ -21,7 +21,7 @@ class Operators:
     """
 
     def __init__(self, root: Path | None = None, kernel: str = DEFAULT) -> None:
-        """Take a sources root (None: this package) and a name in kernels.catalog.KERNELS. Raises ValueError otherwise."""
+        """Take a sources root (None: this package) and a name in kernels.catalog.KERNELS. Raises ValueError for others."""
         if kernel not in KERNELS:
             raise ValueError(f"kernel: found {kernel!r}, expected one of {', '.join(KERNELS)}")
         self.root = root
@@ -210,8 +210,8 @@ def gather_and_maybe_dequant_cache(
 
     - src_cache: bf16 [num_blocks, block_size, n] for "auto", uint8 [num_blocks, block_size, n] for "fp8". Address and
       strides are multiples of two elements.
-    - dst: bf16 [>= num_tokens, n]. The first num_tokens rows are written. Address and row stride are multiples of 4 bytes.
-      Rows do not overlap.
+    - dst: bf16 [>= num_tokens, n]. The first num_tokens rows are written and do not overlap. Address and row stride are
+      multiples of 4 bytes.
     - block_table: int32 [>= R, max_blocks], physical block numbers, of any row stride.
     - cu_seq_lens: int32 [R + 1], the first row of each request in dst. The last entry is not read.
     - token_to_seq: int32 [>= num_tokens], the request of each row.

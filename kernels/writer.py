@@ -66,7 +66,7 @@ def concat_and_cache_mla(
     - kv_c: bf16 [>= T, 512] and k_pe: bf16 [>= T, 64], one token a row, of any row strides.
     - kv_cache: written; uint8 [num_blocks, block_size, n] with n = 352 for "nvfp4_ds_mla", 656 for "fp8_ds_mla" and 576
       for "fp8", or bf16 with n = 576 for "auto". Records do not overlap.
-    - slot_mapping: int64 [T], block number times block_size plus record number. Tokens with a negative slot are skipped.
+    - slot_mapping: int64 [T], block number * block_size + record number. A token with a negative slot is skipped.
     - kv_cache_dtype: one of these four.
     - scale: float32 [1] or [], the divisor for "fp8". The others ignore it.
 
