@@ -21,7 +21,7 @@ class Operators:
     """
 
     def __init__(self, root: Path | None = None, kernel: str = DEFAULT) -> None:
-        """Take a sources root (None: this package) and a name in kernels.catalog.KERNELS. Raises ValueError for others."""
+        """Take a sources root (None: this package) and a name in kernels.catalog.KERNELS, else raise ValueError."""
         if kernel not in KERNELS:
             raise ValueError(f"kernel: found {kernel!r}, expected one of {', '.join(KERNELS)}")
         self.root = root

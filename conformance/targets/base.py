@@ -93,10 +93,8 @@ class Target:
     device_bytes: int = 21 << 30
     """GPU code: the device memory, in bytes, of the largest cases. A case that needs more is not judged."""
     usual_device_bytes: int = 3 << 30
-    """GPU code: the device memory, in bytes, of all other cases. `-n auto` starts as many workers as fit into the device.
-
-    The workers of a device share some reserved memory for the largest cases.
-    """
+    """GPU code: the device memory, in bytes, of all other cases. `-n auto` starts as many workers as fit into the
+    device. The workers of a device share some reserved memory for the largest cases."""
 
     @property
     def is_gpu_code(self) -> bool:
@@ -217,16 +215,12 @@ class Target:
         kv_b_proj: npt.NDArray[np.float32],
         softmax_scale: float,
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Return attention over cached context, with the loop over chunks: SPEC.md ATTEND. Capability: attend.
+        """Return attention over cached context, as output float32 [tokens, H, v_head_dim] and LSE float32 [H, tokens].
 
-        All arrays are NumPy arrays, whatever `memory` is. q: float32 [tokens, H, qk_nope_head_dim + 64]; kv_cache:
-        [num_blocks, block_size, n], as concat_and_cache_mla writes it, bf16 as uint16; scale: that of "fp8";
-        block_table: int32 [requests, max_blocks]; kv_b_proj: float32 [H, qk_nope_head_dim + v_head_dim, 512]. The
-        target makes its workspace.
-
-        Returns:
-            output float32 [tokens, H, v_head_dim] and LSE float32 [H, tokens].
-
+        SPEC.md ATTEND, with the loop over chunks. Capability: attend. All arrays are NumPy arrays, whatever `memory`
+        is. q: float32 [tokens, H, qk_nope_head_dim + 64]; kv_cache: [num_blocks, block_size, n], as
+        concat_and_cache_mla writes it, bf16 as uint16; scale: that of "fp8"; block_table: int32 [requests, max_blocks];
+        kv_b_proj: float32 [H, qk_nope_head_dim + v_head_dim, 512]. The target allocates its workspace.
         """
         raise NotImplementedError
 
@@ -238,9 +232,10 @@ class Target:
         split_alignment: int,
         padded_rows: Callable[[int], int],
     ) -> Sequence[Any]:
-        """Return the chunks for the context of a batch: SPEC.md PLAN-1 to PLAN-7. Capability: plan.
+        """Return the chunks of a batch, with PLAN's attributes: SPEC.md PLAN-1 to PLAN-7. Capability: plan.
 
-        context_lens has the context tokens of each request. A chunk has the attributes that PLAN names.
+        context_lens: R numbers of context tokens. The other arguments are those of reference.chunks, and none may be
+        changed.
         """
         raise NotImplementedError
 
@@ -257,12 +252,9 @@ class Target:
         """Return the metadata of chunked context: SPEC.md PLAN-8 to PLAN-19. Capability: plan.metadata.
 
         With dcp_world_size above 1: SHARD-6 to SHARD-12, capability plan.dcp. context_lens has R entries,
-        query_start_loc R + 1.
-
-        Returns:
-            None without context, else an object with context_lens, empty_token_slices and chunks. The chunks have the
-            attributes that PLAN and SHARD name: slices, numbers, and any sequences or arrays of integers.
-
+        query_start_loc R + 1. The result is None without context, else an object with context_lens, empty_token_slices
+        and chunks. The chunks have the attributes that PLAN and SHARD name: slices, numbers, and any sequences or
+        arrays of integers.
         """
         raise NotImplementedError
 
@@ -283,22 +275,19 @@ class Target:
         raise NotImplementedError
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """Return the gather calls that the target's code makes for a batch: SPEC.md SERVE-1, SERVE-2. Capability: serve.dispatch.
+        """Return the gather calls of a batch at one site, or None if that kv_cache_dtype never reaches the site.
 
-        `site` is one of conformance.contexts.SITES. Its code gets the chunks case.chunks(site), as one rank of
-        case.sharding. Raise conformance.judge.Unsupported for a site that the target does not have, and
-        conformance.judge.NotJudged for one that this machine cannot run.
-
-        Returns:
-            The calls in order, or None if context of that kv_cache_dtype never reaches the site.
-
+        SPEC.md SERVE-1 and SERVE-2. Capability: serve.dispatch. `site` is one of conformance.contexts.SITES. The
+        target's code there gets the chunks case.chunks(site), on one rank of case.sharding. Raise
+        conformance.judge.Unsupported for a site that the target does not have, and conformance.judge.NotJudged for one
+        that this machine cannot run.
         """
         raise NotImplementedError
 
     def start(self, config: Serving) -> None:
-        """Start a server for a configuration, up to its first request: SPEC.md SERVE-3 to SERVE-10. Capability: serve.startup.
+        """Start a server for a configuration, up to its first request: SPEC.md SERVE-3 to SERVE-10.
 
-        If the target refuses the configuration, raise the error that a user sees. Raise conformance.judge.NotJudged if
-        this machine cannot run the code that decides.
+        Capability: serve.startup. If the target refuses the configuration, raise the error that a user sees. Raise
+        conformance.judge.NotJudged if this machine cannot run the code that decides.
         """
         raise NotImplementedError

@@ -19,25 +19,17 @@ from conformance.targets.base import ATTEND, GATHERS, OPERATORS, WRITES, Target
 from reference.profiles import PROFILES, Profile
 
 MOST_DEPTH, MOST_BYTES = 16, 1 << 20
-"""How deep, and as JSON how large, a receipt may be."""
+"""The limits of a receipt: its nesting, and its size as JSON in bytes."""
 
 JSON_TYPES = "None, bool, int, float, str, and lists and dicts of those"
 
 
 class Unusable(Exception):
-    """Report an attribute or answer of a target that cannot be used. The text has its name, its value and what is allowed."""
+    """Report an attribute or answer of a target that cannot be used: its name, its value and what is allowed."""
 
 
 def plain(value: Any, what: str, depth: int = 0) -> Any:
-    """Return a value as JSON types. Paths, NumPy numbers, sets, bytes and so on become their usual JSON form.
-
-    Returns:
-        None, bool, int, float, str, or lists and dicts of these.
-
-    Raises:
-        Unusable: If a part has no JSON form or is nested too deeply. Names the part, as in "receipt()['build'][0]".
-
-    """
+    """Return a value as JSON types: paths, sets, NumPy numbers in their usual form. Raises Unusable if a part has none."""
     if depth > MOST_DEPTH:
         raise Unusable(f"{what} is nested deeper than {MOST_DEPTH} levels")
     match value:
@@ -194,8 +186,8 @@ ATTRIBUTES: dict[str, Callable[[str, Any], Any]] = {
 class Taken(Target):
     """Wrap a foreign target: its operators, and its checked attributes.
 
-    Attributes, unavailable(), describe() and launches() are read in the constructor, so that errors in them appear
-    before anything is judged. receipt() is read at each call, since it changes.
+    Attributes, unavailable(), describe() and launches() are read in the constructor, so that errors appear before
+    anything is judged. receipt() is read at each call, since it changes.
     """
 
     def __init__(self, given: Target) -> None:

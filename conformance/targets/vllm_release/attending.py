@@ -99,7 +99,7 @@ class GoldenOperators:
         _on_arrays(gather, arguments, named)
 
     def gather_and_maybe_dequant_cache(self, *arguments: Any, **named: Any) -> None:
-        """Gather generic records (SPEC.md TWIN-5 to TWIN-9). Raises ValueError for a kv_cache_dtype other than "auto" and "fp8"."""
+        """Gather generic records (SPEC.md TWIN-5 to TWIN-9). Raises ValueError for an unknown kv_cache_dtype."""
         from reference.gather import gather_and_maybe_dequant_cache as gather
 
         _on_arrays(gather, arguments, named)

@@ -29,7 +29,8 @@ WORKSPACE_ROWS = {
 """By builder; tried on 0.30.0, 0.32.0, 0.33.0."""
 
 PINNED: dict[str, Any] = {"PIN_MEMORY": False, "is_pin_memory_available": lambda: False}
-"""The names that say whether host memory is pinned, with values that say no. 0.30.0 and 0.33.0 have the constant. 0.32.0 has only the function and, in some modules, a constant made from it. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The names that say whether host memory is pinned, with values that say no. 0.30.0 and 0.33.0 have the constant.
+0.32.0 has only the function and, in some modules, a constant made from it. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 OPERATORS = ("_C_cache_ops", "_C")
 """The namespaces of the operators in torch.ops. Tried on 0.33.0."""
@@ -110,7 +111,8 @@ GATHER_SITES = {
 """The methods that choose a gather, by site. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 TOPK_WORKSPACE = "prefill_bf16_workspace"
-"""The attribute that holds the workspace of a sparse_topk layer. 0.32.0 and 0.33.0 ask the workspace manager for one at each call. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The attribute that holds the workspace of a sparse_topk layer. 0.32.0 and 0.33.0 ask the workspace manager for one at
+each call. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 MERGING = [("vllm.v1.attention.ops.merge_attn_states", "merge_attn_states")]
 """The function that merges two partial results. Tried on 0.30.0, 0.32.0, 0.33.0."""

@@ -22,7 +22,7 @@ class CompiledOperators(Target):
     """Run the operators that a library registers, on a GPU. If it cannot be loaded, only its schemas are judged."""
 
     library: Path | None
-    """The library, if there is one."""
+    """The path of the library, or None."""
 
     @cached_property
     def schemas(self) -> dict[str, str]:  # type: ignore[override]

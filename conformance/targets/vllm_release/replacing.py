@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def replaced(module: dict[str, Any], instead: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Replace those of the names in `instead` that the module has. Yields the previous values and restores them at the end."""
+    """Replace those names of `instead` that the module has. Yields the previous values and restores them."""
     before = {name: module[name] for name in instead if name in module}
     module.update({name: instead[name] for name in before})
     try:

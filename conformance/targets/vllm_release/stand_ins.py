@@ -133,7 +133,7 @@ class Attention:
 
 
 def prepare(site: str, method: Callable[..., Any], layer: Layer, case: Context) -> Callable[[], object] | None:
-    """Return a call of a site's method with stand-ins. None if the release never uses the site for that kv_cache_dtype."""
+    """Return a call of a site's method with stand-ins, or None if the site never serves that kv_cache_dtype."""
     queries = torch.zeros(sum(case.query_lens), HEADS, NOPE + ROPE, dtype=layer.rows_dtype)
     if site == "sparse_topk":
         return _topk(method, layer, case, queries)

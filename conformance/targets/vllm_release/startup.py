@@ -1,6 +1,7 @@
-"""Ask vLLM whether it refuses a configuration at startup. A separate process makes its configuration, layer and builder.
+"""Ask vLLM whether it refuses a configuration at startup, in a separate process.
 
-That process, startup_server, pretends a CUDA device of the given compute capability.
+That process, startup_server, makes vLLM's configuration, layer and metadata builder. It pretends a CUDA device of the
+given compute capability.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from conformance.targets.vllm_release import names
 from reference.serving import Serving
 
 HEADS, TENSOR_PARALLEL = 128, 8
-"""Of the model that is started up."""
+"""The attention heads of the model that is started, and its tensor parallel size."""
 
 
 class Refused(Exception):
@@ -76,7 +77,7 @@ class Server:
         )
 
     def ask(self, config: Serving) -> dict[str, Any]:
-        """Return the answer for a configuration: verdict ("starts", "refused" or "not judged") and message. It is cached."""
+        """Return the cached answer for a configuration: verdict ("starts", "refused" or "not judged") and message."""
         if config not in self.answers:
             self.answers[config] = self._ask(config)
         return self.answers[config]
