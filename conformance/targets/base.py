@@ -66,7 +66,8 @@ class Target:
 
     The suite calls an operator with arrays that `memory` makes; bf16 is in the type that `memory` has for it. A
     malformed call must raise an error that names the argument, and write nothing (GATHER-11, WRITE-9, MERGE-10). A call
-    with less alignment than the contract may raise the same error (GATHER-12, MERGE-8). No other call may raise.
+    with less alignment than the contract may raise the same error (GATHER-12, MERGE-8). Otherwise an operator may raise
+    only what its docstring says.
     """
 
     name: str
@@ -234,8 +235,8 @@ class Target:
     ) -> Sequence[Any]:
         """Return the chunks of a batch, with PLAN's attributes: SPEC.md PLAN-1 to PLAN-7. Capability: plan.
 
-        context_lens: R numbers of context tokens. The other arguments are those of reference.chunks, and none may be
-        changed.
+        context_lens: R numbers of context tokens. The other arguments are those of
+        reference.chunks.plan_mla_context_chunks. The call must not change its arguments (PLAN-23).
         """
         raise NotImplementedError
 

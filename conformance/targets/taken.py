@@ -29,7 +29,7 @@ class Unusable(Exception):
 
 
 def plain(value: Any, what: str, depth: int = 0) -> Any:
-    """Return a value as JSON types: paths, sets, NumPy numbers in their usual form. Raises Unusable if a part has none."""
+    """Return a value as JSON types: paths, sets, NumPy numbers in their usual form. Raises Unusable for others."""
     if depth > MOST_DEPTH:
         raise Unusable(f"{what} is nested deeper than {MOST_DEPTH} levels")
     match value:
