@@ -115,7 +115,7 @@ Kinds = Callable[[npt.NDArray[np.uint8]], Iterable[str]]
 
 
 def _fields(layout: RecordLayout) -> list[tuple[str, Field, tuple[str, ...], Kinds]]:
-    """Return the fields of a record that have kinds of numbers: class, field, values, and the function that finds them."""
+    """Return the fields of a record with kinds of numbers: class, field, values, and function that finds them."""
     found: list[tuple[str, Field, tuple[str, ...], Kinds]] = []
     for field in (layout.latent, layout.rope, layout.scales):
         scalar = field.scalar

@@ -129,7 +129,7 @@ class Gate:
         return {name: value for account in self.accounts_of(target) for name, value in account.declares.items()}
 
     def common_faults(self, target: str) -> list[tuple[str, int, int]]:
-        """Return the faults that explain most of a target's differences: name, tests explained, and tests that differ."""
+        """Return the faults that explain most of a target's differences: name, tests explained, tests that differ."""
         differing = [outcome for outcome in self.of(target) if outcome.verdict == DIFFERS]
         counts = Counter(fault for outcome in differing for fault in outcome.explained_by)
         most = max(counts.values(), default=0)

@@ -178,7 +178,7 @@ def _clause(name: str, targets: Sequence[Json]) -> Json:
 
 
 def _verdict(found: Sequence[Json], waived: Sequence[int]) -> str:
-    """Return the worst verdict, like Gate.verdict_of. A part in which every test is waived counts only if all parts are."""
+    """Return the worst verdict, like Gate.verdict_of. A part that is all waived counts only if all parts are."""
     counting = [one for one, count in zip(found, waived, strict=True) if one["tests"] > count]
     return worst(one["verdict"] for one in counting or found)
 

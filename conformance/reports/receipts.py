@@ -141,7 +141,7 @@ def _of_cpu(receipt: Mapping[str, Any]) -> bool:
 
 
 def different_builds(receipts: Iterable[Mapping[str, Any]], who: str = "workers", but: str = ".") -> Iterator[str]:
-    """Yield one line for each hash that differs between the receipts of a target. Hashes whose name ends with `but` may."""
+    """Yield a line for each hash that differs between a target's receipts, unless its name ends with `but`."""
     hashes: dict[str, set[str]] = {}
     for receipt in receipts:
         for path, value in _hashes(receipt):

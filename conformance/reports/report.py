@@ -198,7 +198,7 @@ def write(gate: Gate, folder: Path) -> None:
 
 
 def write_report(report: dict[str, Any], folder: Path) -> None:
-    """Write gate.json and gate.md of a report. Each file is replaced in one step, so that readers see complete files."""
+    """Write gate.json and gate.md of a report, each in one step, so that readers see complete files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("gate.json", json.dumps(report, indent=2) + "\n"), ("gate.md", as_markdown(report))):
         passing = folder / f".{name}.{os.getpid()}"

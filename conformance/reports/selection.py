@@ -20,7 +20,7 @@ class Shard:
         return f"{self.index}/{self.of}"
 
     def holds(self, test: str) -> bool:
-        """Return whether a test belongs to this part. Only the test's name decides, so that other tests do not move it."""
+        """Return whether a test belongs to this part. Only its name decides, so that other tests do not move it."""
         return int.from_bytes(hashlib.sha256(test.encode()).digest()[:8], "big") % self.of == self.index - 1
 
 
