@@ -1,4 +1,4 @@
-"""Derive a writer's traits from its bytes: first from a few tokens that separate all combinations, then from many more."""
+"""Derive a writer's traits from its bytes: from a few tokens that separate all combinations, then from many more."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def identify(target: Target) -> Identity:
 
 
 def tile_of(judge: Judge) -> str | None:
-    """Return the rule that predicts all fp8_ds_mla bytes of the target. None if it does not claim to write fp8_ds_mla."""
+    """Return the rule that predicts all fp8_ds_mla bytes of the target, or None if it does not claim to write them."""
     if WRITE_FP8 not in judge.target.capabilities:
         return None
     cases = [tiles_of_fp8_ds_mla(), every_amax("fp8_ds_mla")]
@@ -119,7 +119,7 @@ def tile_of(judge: Judge) -> str | None:
 
 
 def many(traits: Traits) -> list[WriteCase]:
-    """Return the cases that an identity must predict: all amaxes, numbers under all scales, RoPE elements, random bits."""
+    """Return the cases that an identity must predict: all amaxes, all pairs, all RoPE elements, and random bits."""
     rule = "up" if traits.scale == "up" else "nearest"
     pairs = every_pair(replace(DEFAULT, scale=rule))  # type: ignore[arg-type]
     cases = [every_amax(), pairs, every_rope(), realize(Slots(400), 1)]
@@ -127,7 +127,7 @@ def many(traits: Traits) -> list[WriteCase]:
 
 
 def order_of(record: Records) -> Order:
-    """Return the order of the scales in the probe's first record, uint8 [352]. RECORD-4's if the bytes are no permutation."""
+    """Return the order of the scales in the probe's first record, uint8 [352]; RECORD-4's if it is no permutation."""
     places = record[SCALE_BYTES].astype(int) - FIRST_SCALE
     if sorted(places) != list(range(SCALES)):
         return STANDARD_ORDER

@@ -16,7 +16,7 @@ SECONDS = 120
 
 
 def found(program: Sequence[str] = PROBE, seconds: float = SECONDS) -> tuple[tuple[Gpu, ...], str]:
-    """Return the devices that CUDA sees, in its order, and "". Without a device return () and the reason in one line."""
+    """Return the devices that CUDA sees, in its order, and ""; or no devices, and the reason in one line."""
     try:
         done = subprocess.run(program, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

@@ -209,7 +209,7 @@ def _demand(config: pytest.Config) -> Demand:
 
 
 def _budgets(config: pytest.Config) -> dict[str, int]:
-    """Return the device bytes that each library's arrays need, by name of the memory. Libraries keep what they once had."""
+    """Return the device bytes that each library's arrays need, by name of the memory. Libraries keep freed memory."""
     budgets: dict[str, int] = {}
     for target in filter(_wants_a_device, targets_of(config).values()):
         budgets[target.memory.name] = max(budgets.get(target.memory.name, 0), target.device_bytes)

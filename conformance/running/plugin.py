@@ -260,7 +260,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _accounted(
     judge: Judge, item: pytest.Item, error: BaseException | None
 ) -> tuple[int, int | None, BaseException | None]:
-    """Return a test's calls, launches and error. A test without a compared case or with wrong counts has judged nothing."""
+    """Return a test's calls, launches and error. A test without a compared case or with wrong counts judged nothing."""
     try:
         calls, launches, wrong = since(item.stash[BEFORE], judge.target)
     except Exception as problem:

@@ -38,7 +38,7 @@ class Shown:
         self.writer = config.get_terminal_writer()
         self.rewrites = bool(reporter.isatty) and os.environ.get("TERM") != "dumb"
         self.total = 0
-        """How many tests there are, as long as the dots are stood in for."""
+        """The number of tests, while this object replaces the dots; else 0."""
         self.began = self.last = 0.0
         self.heard = 0
         self.tests: set[str] = set()

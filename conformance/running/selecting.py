@@ -1,4 +1,4 @@
-"""Select the tests for each target, and the parts of the gate that a run leaves out: -k, a path, --shard, profile quick."""
+"""Select the tests for each target, and the parts of the gate that a run leaves out (-k, a path, --shard, quick)."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _shard(text: str) -> Shard:
 
 
 class Selecting:
-    """Implement pytest_collection_modifyitems as the first of all plugins. The module's hook of this name is the last."""
+    """Implement pytest_collection_modifyitems as the first of all plugins. The module's hook runs as the last."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Remove tests that do not bind a target. Raises UsageError for a test without a clause, or with an unknown one."""
+        """Remove tests that do not bind a target. Raises UsageError for a test without a clause or with an unknown one."""
         targets = targets_of(config)
         files = {item.path for item in items}
         quick = config.getoption("--profile") == "quick"
@@ -120,7 +120,14 @@ def judges(item: pytest.Item) -> bool:
 
 
 def asked_of(function: str, arguments: Sequence[str], names: list[str]) -> list[str]:
-    """Return the targets for which a test is asked, if all arguments are test ids, else all. It avoids making all tests first."""
+    """Return the targets for which a test is asked, if all arguments are test ids, else all targets.
+
+    pytest itself would first make the tests for all targets.
+
+    Returns:
+        A part of `names`, in the same order.
+
+    """
     ids = [argument.rpartition("::")[2] for argument in arguments]
     if not all("[" in test for test in ids):
         return names

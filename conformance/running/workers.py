@@ -41,7 +41,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Supply:
-    """Describe the resources of the machine. `host_free` is in bytes, None if unknown; `why_no_gpu` says why there is no GPU."""
+    """Describe the machine. `host_free` is in bytes, None if unknown; `why_no_gpu` says why there is no GPU."""
 
     cpus: int
     host_free: int | None = None
