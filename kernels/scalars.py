@@ -36,7 +36,12 @@ def e4m3_to_f32(octets: npt.ArrayLike) -> npt.NDArray[np.float32]:
 
 
 def _convert(function: str, values: npt.ArrayLike, given: npt.DTypeLike, wanted: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Run one exported function of kernels/host/scalars.cpp. Raises TypeError unless `values` has the dtype `given`."""
+    """Run one exported function of kernels/host/scalars.cpp. Raises TypeError unless `values` has the dtype `given`.
+
+    Returns:
+        An array of dtype `wanted` and of the shape of `values`.
+
+    """
     array = np.asarray(values)
     if array.dtype != given:
         raise TypeError(f"{function} takes {np.dtype(given).name} and was given {array.dtype.name}")

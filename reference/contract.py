@@ -22,10 +22,12 @@ def check_well_formed(
 ) -> None:
     """Raise ValueError for a type, rank, size or count that SPEC.md's table of arguments does not allow.
 
-    The values in the arrays are not read.
+    src_cache: layout.cache_dtype [num_blocks, >= 1, layout.width]; block_table: int32 [>= R, max_blocks];
+    workspace_starts: int32 [>= R]; seq_starts: int32 [>= R] or None; batch_size: R. The values in the arrays are not
+    read.
 
     Raises:
-        ValueError: If an argument is malformed. Names it, what it is and what is allowed.
+        ValueError: If an argument is malformed. Names the argument, its value and the allowed one.
 
     """
     check_array("src_cache", src_cache, np.dtype(layout.cache_dtype).type, 3)
@@ -52,13 +54,13 @@ def check_well_formed_generic(
 ) -> RecordLayout:
     """Return the record layout of a well-formed call of gather_and_maybe_dequant_cache.
 
-    The values in the arrays are not read.
+    The arguments are those of reference.gather.gather_and_maybe_dequant_cache. The values in the arrays are not read.
 
     Returns:
         The layout of GENERIC for kv_cache_dtype and the last dimension of src_cache.
 
     Raises:
-        ValueError: If an argument is malformed. Names it, what it is and what is allowed.
+        ValueError: If an argument is malformed. Names the argument, its value and the allowed one.
 
     """
     forms = {layout.name: layout.cache_dtype for layout in GENERIC.values()}

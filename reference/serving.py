@@ -34,7 +34,7 @@ def gathers_for(kv_cache_dtype: str, workspace: str = "bf16") -> tuple[str, ...]
         The names of the operators; any of them may be used.
 
     Raises:
-        ValueError: If no gather reads the kv_cache_dtype, or none fills this workspace from it.
+        ValueError: If the kv_cache_dtype has no gather, or its gathers cannot fill this workspace.
 
     """
     if kv_cache_dtype not in GATHERS:

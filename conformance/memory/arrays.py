@@ -40,7 +40,15 @@ class ArrayMemory:
         return region
 
     def _mirrored(self, placement: Placement) -> Region:
-        """Make a small allocation on the host and copy it as a whole, since each step on a device takes time."""
+        """Make a small allocation on the host and copy it as a whole, since each step on a device takes time.
+
+        Returns:
+            The region on the device.
+
+        Raises:
+            RuntimeError: If the library allocates at an address that is no multiple of ALIGNMENT.
+
+        """
         host = np.empty(placement.size + self._slack // placement.data.itemsize, placement.data.dtype)
         host.fill(placement.poison)
         first = placement.before + to_alignment(placement.before * placement.data.itemsize, placement)

@@ -114,7 +114,7 @@ class Gate:
         ]
 
     def partial(self) -> list[str]:
-        """Return why only a part of the gate was asked for, a line each. A shard alone is not such a reason."""
+        """Return why only a part of the gate was asked for, a line each. A shard alone is no reason."""
         if self.selection is None:
             return []
         left_out = [f"left out are {some(self.selection.deselected)}"] if self.selection.deselected else []

@@ -29,7 +29,7 @@ class BadWaivers(ValueError):
 
 @dataclass(frozen=True)
 class Waiver:
-    """Hold one entry: `clause` is a clause or chapter of SPEC.md, or "receipt"; `target` and `test` may hold * and ?."""
+    """Hold one entry. `clause` is a clause or chapter of SPEC.md or "receipt"; `target` and `test` are patterns."""
 
     number: int
     clause: str

@@ -155,7 +155,7 @@ def _goes_on(thread: threading.Thread) -> bool:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Return lines on settings that differ from what was asked for."""
+    """Return lines on settings that the gate changes or ignores."""
     lines = []
     if config.stash.get(ALONE, False):
         lines.append("gate: in a process of its own, as if by -n 1, which a crash may end (-n 0: in this one)")
@@ -238,7 +238,7 @@ def pytest_handlecrashitem(crashitem: str, report: Any) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
-    """End a run by -x and --maxfail with the same exit status with and without workers."""
+    """End a run by -x and --maxfail with the same exit status with and without workers. Raises session.Failed."""
     try:
         return (yield)
     except KeyboardInterrupt as stopped:

@@ -56,7 +56,7 @@ def driver(path: Path = DRIVER) -> str:
 
 
 def main() -> None:
-    """Print the devices, or why there are none. The answer is the last line, even if a library prints more."""
+    """Print the devices, or the reason why no device is visible. The answer is the last line of the output."""
     answer: dict[str, Any] = {"devices": []}
     for ask in (by_cupy, by_torch):
         try:

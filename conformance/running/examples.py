@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Open the place of the examples, so that a wrong name is a usage error before anything runs."""
+    """Open the place of the examples. Raises UsageError for a wrong name, before anything runs."""
     config.stash[TROUBLE], config.stash[DATABASE] = [], None
     where = place_of(config)
     if not where:

@@ -23,7 +23,7 @@ from conformance.targets.base import Target
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICE, DEVICE_BYTES, ROOMS = "device", "device_bytes", "rooms"
-"""The keys of what the controller sends to a worker: its VISIBLE, the bytes for its arrays, and the rooms for more."""
+"""The keys of the values that a worker gets: its VISIBLE, the bytes for its arrays, and the rooms for more."""
 
 FOLDER = pytest.StashKey[TemporaryDirectory[str]]()
 """The folder of the lock files of the rooms."""

@@ -87,7 +87,7 @@ def _seconds(text: str) -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the targets, so that a wrong name is a usage error before anything runs."""
+    """Find the targets and start the report. Raises UsageError if an option is wrong, before anything runs."""
     config.addinivalue_line("markers", "clause(id, ...): the clauses of SPEC.md that a test judges")
     config.addinivalue_line("markers", "unsanitized: too large for compute-sanitizer, or about what runs at a time")
     config.addinivalue_line("markers", "nightly: a test of the suite itself that profile quick leaves out")
@@ -132,7 +132,7 @@ def _waivers(config: pytest.Config) -> tuple[Waiver, ...]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End the run with EXIT_NOT_JUDGED if a requirement of --require is not met."""
+    """End the run with EXIT_NOT_JUDGED if --require is not met. Raises UsageError for an unusable target."""
     if hasattr(session.config, "workerinput"):
         return
     gate = session.config.stash[GATE]

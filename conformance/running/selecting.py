@@ -56,7 +56,7 @@ class Selecting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Remove tests that do not bind a target. Raises UsageError for a test without a clause or with an unknown one."""
+        """Remove tests that do not bind a target. Raises UsageError for a test with no clause or an unknown one."""
         targets = targets_of(config)
         files = {item.path for item in items}
         quick = config.getoption("--profile") == "quick"
@@ -71,7 +71,7 @@ class Selecting:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read SPEC.md's table of bindings, and register the hook that comes before others."""
+    """Read SPEC.md's table of bindings and register the first hook. Raises UsageError if the table is wrong."""
     try:
         bindings()
     except BindingError as error:

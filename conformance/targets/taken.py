@@ -251,7 +251,7 @@ class Taken(Target):
         return _offered("offers()", self._asked("offers()", self.given.offers))
 
     def receipt(self) -> dict[str, Any]:
-        """See Target."""
+        """See Target. Raises Unusable if the receipt is no dict, is too large or has no JSON form."""
         told = self._asked("receipt()", self.given.receipt)
         if not isinstance(told, Mapping):
             raise _wrong("receipt()", told, "a dict")

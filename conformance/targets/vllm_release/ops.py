@@ -203,7 +203,7 @@ def torch_memory() -> TorchMemory:
 
 
 def installed_library() -> Path | None:
-    """Return the compiled library of the installed release whose strings have our operators, or None."""
+    """Return the compiled library of the installed release that contains the names of our operators, or None."""
     root = names.installed_at()
     libraries = sorted(root.glob("_C*.so")) if root else []
     return next((library for library in libraries if schemas_in(library)), None)

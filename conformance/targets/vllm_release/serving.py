@@ -29,7 +29,7 @@ class Dispatching:
         return {"gather sites": {site: _found(places) for site, places in names.GATHER_SITES.items()}}
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """See Target."""
+        """See Target. Raises Unsupported without the site, and NotJudged if its code stops before all its gathers."""
         from conformance.targets.vllm_release import stand_ins  # imports torch, which every worker would wait for
 
         place = _found(names.GATHER_SITES[site])

@@ -1,4 +1,4 @@
-"""Provide stand-ins for what vLLM's prefill code reads before a gather, without a model and without a GPU."""
+"""Provide stand-ins for the objects that vLLM's prefill code reads before a gather. Needs no model and no GPU."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Attention:
     """Stand for a prefill backend."""
 
     def run_prefill_context_chunk(self, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return two dummy tensors."""
+        """Return two dummy tensors [1]."""
         return torch.zeros(1), torch.zeros(1)
 
     def supports_out(self) -> bool:

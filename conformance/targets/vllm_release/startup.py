@@ -40,7 +40,7 @@ class Starting:
         return {"startup": f"arguments, layer, builder; pretended device, {HEADS // TENSOR_PARALLEL} heads a rank"}
 
     def start(self, config: Serving) -> None:
-        """See Target."""
+        """See Target. Raises Refused with vLLM's message, and NotJudged if the process gives no verdict."""
         answer = self._server.ask(config)
         if answer["verdict"] == "refused":
             raise Refused(answer["message"])
