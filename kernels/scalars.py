@@ -36,10 +36,13 @@ def e4m3_to_f32(octets: npt.ArrayLike) -> npt.NDArray[np.float32]:
 
 
 def _convert(function: str, values: npt.ArrayLike, given: npt.DTypeLike, wanted: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Run one exported function of kernels/host/scalars.cpp. Raises TypeError unless `values` has the dtype `given`.
+    """Run one exported function of kernels/host/scalars.cpp on `values`, of dtype `given` and any shape.
 
     Returns:
         An array of dtype `wanted` and of the shape of `values`.
+
+    Raises:
+        TypeError: If `values` has another dtype.
 
     """
     array = np.asarray(values)

@@ -35,7 +35,7 @@ _CHUNK_ROWS = 4096
 
 
 def _rounded(numbers: Tensor) -> Tensor:
-    """Return binary32 numbers as int16 bf16 encodings of the same shape. Every NaN is 0x7FFF; devices convert it differently."""
+    """Return binary32 numbers as int16 bf16 encodings of the same shape. Every NaN is 0x7FFF on every device."""
     return numbers.bfloat16().view(torch.int16).masked_fill(numbers.isnan(), _NAN)
 
 
