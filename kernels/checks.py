@@ -41,8 +41,8 @@ def check_gather(
 ) -> GatherCall:
     """Return a gather's arguments as views.
 
-    The arrays are uint8 src_cache [num_blocks, block_size, record_bytes], bf16 dst [T, 576], int32 block_table [>= R,
-    max_blocks], int32 workspace_starts [>= R] and seq_starts [>= R] or None.
+    The arrays are uint8 src_cache [num_blocks, block_size, record_bytes], bf16 dst [T, 576], int32 block_table
+    [>= R, max_blocks], int32 workspace_starts [>= R] and seq_starts [>= R] or None.
 
     Returns:
         The call, whose values in arrays are not checked.

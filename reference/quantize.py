@@ -77,7 +77,7 @@ def scale_bytes(factors: Floats, rule: str) -> Codes:
 
 
 def latent_codes(x: Floats, scale: Floats, normalisation: str) -> Codes:
-    """Return uint8 e2m1 codes of float32 elements [..., n] and the float32 values [..., 1] of their scales (WRITE-13)."""
+    """Return uint8 e2m1 codes of float32 elements [..., n] and their scales' float32 values [..., 1] (WRITE-13)."""
     with np.errstate(over="ignore", invalid="ignore"):
         return E2M1.encode(x / scale if normalisation == "division" else x * (np.float32(1) / scale))
 

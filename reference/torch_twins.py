@@ -107,8 +107,8 @@ def cp_gather_and_upconvert_fp8_kv_cache(
 ) -> None:
     """Write the T rows of dst, torch.bfloat16 [T, 576], from a cache of fp8_ds_mla: TWIN-1 to TWIN-4.
 
-    src_cache is uint8 [num_blocks, block_size, 656]; block_table int32 [>= R, max_blocks]; workspace_starts int32 [>=
-    R]; batch_size is R; seq_starts int32 [>= R] or None. A malformed or illegal call raises ValueError and writes
+    src_cache is uint8 [num_blocks, block_size, 656]; block_table int32 [>= R, max_blocks]; workspace_starts int32
+    [>= R]; batch_size is R; seq_starts int32 [>= R] or None. A malformed or illegal call raises ValueError and writes
     nothing. T = 0 or R = 0 writes nothing.
     """
     _check_array("src_cache", src_cache, torch.uint8, (None, None, RECORD))
@@ -210,9 +210,9 @@ def gather_and_maybe_dequant_cache(
 ) -> None:
     """Write the first num_tokens rows of dst, torch.bfloat16 [>= T, n], n = 576 or 512: TWIN-5 to TWIN-9.
 
-    src_cache is [num_blocks, block_size, n], torch.bfloat16 for "auto" and uint8 for "fp8"; block_table int32 [>= R,
-    max_blocks]; cu_seq_lens int32 [R + 1]; token_to_seq int32 [>= T]; scale float32 [1] or []; seq_starts int32 [>= R]
-    or None. A malformed or illegal call raises ValueError and writes nothing. T = 0 or R = 0 writes nothing.
+    src_cache is [num_blocks, block_size, n], torch.bfloat16 for "auto" and uint8 for "fp8"; block_table int32
+    [>= R, max_blocks]; cu_seq_lens int32 [R + 1]; token_to_seq int32 [>= T]; scale float32 [1] or []; seq_starts int32
+    [>= R] or None. A malformed or illegal call raises ValueError and writes nothing. T = 0 or R = 0 writes nothing.
     """
     _check_generic(
         src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts

@@ -139,9 +139,10 @@ class Target:
     ) -> None:
         """Gather T rows from a cache of nvfp4_ds_mla into dst: SPEC.md GATHER.
 
-        src_cache: uint8 [num_blocks, block_size, 352]; dst: bf16 [T, 576], written; block_table: int32 [>= R,
-        max_blocks]; workspace_starts: int32 [>= R]; batch_size: R; seq_starts: int32 [>= R], or None for 0. A malformed
-        call must raise (GATHER-11). Capability: gather.nvfp4, and gather.nvfp4.seq_starts for calls with seq_starts.
+        src_cache: uint8 [num_blocks, block_size, 352]; dst: bf16 [T, 576], written; block_table: int32
+        [>= R, max_blocks]; workspace_starts: int32 [>= R]; batch_size: R; seq_starts: int32 [>= R], or None for 0. A
+        malformed call must raise (GATHER-11). Capability: gather.nvfp4, and gather.nvfp4.seq_starts for calls with
+        seq_starts.
         """
         raise NotImplementedError
 
@@ -199,8 +200,8 @@ class Target:
     ) -> None:
         """Merge two partial results of attention into output and output_lse: SPEC.md MERGE. Capability: merge.
 
-        output, prefix_output, suffix_output: [T, H, D] of bf16, float16 or float32; prefix_lse, suffix_lse: float32 [H,
-        T]; output_lse: float32 [H, T] or None. output and output_lse are written. A malformed call must raise
+        output, prefix_output, suffix_output: [T, H, D] of bf16, float16 or float32; prefix_lse, suffix_lse: float32
+        [H, T]; output_lse: float32 [H, T] or None. output and output_lse are written. A malformed call must raise
         (MERGE-10).
         """
         raise NotImplementedError
