@@ -1,5 +1,5 @@
-"""The kernels of this suite, and three ways to build them: for the GPU that is there, for any GPU, for the CPU.
+"""Provide the kernels of this suite, built for the GPU in this machine, for any GPU, or for the CPU.
 
-The package knows SPEC.md and nothing of the golden model that judges it. Start at `kernels.ops` and
+The package implements SPEC.md and imports nothing of the golden model that judges it. Start at `kernels.ops` and
 `kernels.writer`.
 """

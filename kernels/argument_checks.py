@@ -1,4 +1,4 @@
-"""What the checks of every operator have in common: an argument as a view, or a ValueError that names it."""
+"""Check the arguments of the operators: return an argument as a view, or raise a ValueError that names it."""
 
 from collections.abc import Mapping
 from typing import NoReturn
@@ -9,7 +9,7 @@ from kernels.arrays import StridedArray, strided
 
 
 def refuse(argument: str, found: object, expected: object) -> NoReturn:
-    """Raise the ValueError of a malformed call."""
+    """Raise the ValueError of a malformed call. The message names the argument, its value and the expected value."""
     raise ValueError(f"{argument}: found {found}, expected {expected}")
 
 
@@ -21,10 +21,17 @@ def view(
     *,
     any_stride: bool = False,
 ) -> StridedArray:
-    """Return the view of an array of one of these dtypes and so many dimensions, or raise ValueError.
+    """Return the view of an array that has one of these dtypes and len(shape) dimensions.
 
-    Of `shape`, the last dimension counts, unless it is None. The innermost stride must be one element, unless it may be
-    `any_stride`, and no stride negative, where a stride is ever used.
+    Of `shape` only the last entry is compared; None stands for any size. The innermost stride must be one element,
+    unless `any_stride`. No stride that is used may be negative.
+
+    Returns:
+        The view. The values in the array are not read.
+
+    Raises:
+        ValueError: If the value is no array, or its dtype, number of dimensions, last dimension or strides differ.
+
     """
     try:
         array = strided(value)
@@ -46,12 +53,12 @@ def view(
 
 
 def view_scale(value: object) -> StridedArray:
-    """Return the view of the argument `scale`, float32 [1] or [], or raise ValueError."""
+    """Return the view of the argument `scale`, float32 [1] or []. Raises ValueError for another dtype or shape."""
     return view("scale", value, ("float32",), () if getattr(value, "ndim", 1) == 0 else (1,))
 
 
 def check_count(argument: str, value: object) -> int:
-    """Return a number that counts something; raise ValueError unless it is an integer of at least 0."""
+    """Return the value of a count argument as int. Raises ValueError unless it is an integer of at least 0."""
     # bool is an int to Python, and never a number of anything.
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         refuse(argument, f"{value!r} of type {type(value).__name__}", "an integer")
@@ -61,7 +68,7 @@ def check_count(argument: str, value: object) -> int:
 
 
 def used_strides(array: StridedArray, dimensions: int | None = None) -> list[int]:
-    """Return the strides of the first `dimensions` dimensions, in bytes, without those of fewer than two entries."""
+    """Return the strides, in bytes, of the first `dimensions` dimensions that have two or more entries."""
     pairs = zip(array.strides[:dimensions], array.shape[:dimensions], strict=True)
     return [stride for stride, extent in pairs if extent > 1]
 
@@ -73,7 +80,7 @@ def check_writable(argument: str, array: StridedArray) -> None:
 
 
 def check_device(arrays: Mapping[str, StridedArray]) -> None:
-    """Raise ValueError unless all arrays, by the names of their arguments, are on the first one's CPU or GPU."""
+    """Raise ValueError unless all arrays, by argument name, are on the CPU or GPU of the first one."""
     first = next(iter(arrays))
     device = arrays[first].device
     if device != "cpu" and not device.startswith("cuda:"):
@@ -84,9 +91,10 @@ def check_device(arrays: Mapping[str, StridedArray]) -> None:
 
 
 def check_alignment(argument: str, array: StridedArray, alignment: int, dimensions: int | None = -1) -> None:
-    """Raise ValueError unless address and used strides are multiples of `alignment` bytes.
+    """Raise ValueError unless the address and the used strides are multiples of `alignment` bytes.
 
-    The strides are those of the first `dimensions` dimensions: of all but the innermost, or of all with None.
+    The strides checked are those of the first `dimensions` dimensions: all but the innermost by default, all for None.
+    An empty array is accepted.
     """
     if 0 in array.shape:
         return
@@ -97,9 +105,13 @@ def check_alignment(argument: str, array: StridedArray, alignment: int, dimensio
 
 
 def parts_overlap(array: StridedArray, nbytes: int) -> bool:
-    """Return whether two of the parts of `nbytes` bytes that the first two dimensions number overlap.
+    """Return whether two parts of `nbytes` bytes overlap. The first two dimensions of the array number the parts.
 
     The parts along one dimension may lie between those along the other.
+
+    Returns:
+        False for an empty array.
+
     """
     if 0 in array.shape:
         return False

@@ -1,6 +1,6 @@
-"""One view of NumPy arrays, PyTorch tensors and CuPy arrays: pointer, shape, strides, dtype, device. Nothing is copied.
+"""View NumPy arrays, PyTorch tensors and CuPy arrays alike: pointer, shape, strides, dtype, device. Copies nothing.
 
-A library is looked at only if it is imported already: whoever holds one of its arrays has imported it.
+A library is used only if it is already imported. A caller that has one of its arrays has imported it.
 """
 
 import sys
@@ -11,11 +11,11 @@ import numpy as np
 
 
 class StridedArray(NamedTuple):
-    """Where an array's elements lie.
+    """Describe where the elements of an array lie.
 
-    `pointer` is an address on `device` ("cpu" or "cuda:N"), `strides` count bytes, `dtype` is NumPy's name for it
-    ("uint8", "int32", "bfloat16", or ">i4" where the byte order is not the machine's), `library` is "numpy", "torch" or
-    "cupy". The view does not keep the array alive.
+    `pointer` is an address on `device` ("cpu" or "cuda:N"). `strides` are in bytes. `dtype` is the NumPy name ("uint8",
+    "int32", "bfloat16", or ">i4" if the byte order is not the machine's). `library` is "numpy", "torch" or "cupy". The
+    view does not keep the array alive.
     """
 
     pointer: int
@@ -29,7 +29,7 @@ class StridedArray(NamedTuple):
 
 
 def strided(array: object) -> StridedArray:
-    """Return the view of `array`: a NumPy array, a strided PyTorch tensor or a CuPy array. Otherwise TypeError."""
+    """Return the view of a NumPy array, a strided PyTorch tensor or a CuPy array. Raises TypeError for others."""
     if isinstance(array, np.ndarray):
         return _numpy(array)
     if _is_instance(array, "torch", "Tensor"):

@@ -1,4 +1,4 @@
-"""The folder in which finished builds are kept, each made once, however many processes ask for it at a time."""
+"""Keep finished builds in a cache folder. Each build is made once, also if several processes ask at the same time."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ ENVIRONMENT_VARIABLE = "NVFP4_MLA_CACHE"
 
 
 class BuildError(RuntimeError):
-    """Sources could not be turned into something that runs; the first line of the message says what and why."""
+    """Report that sources could not be built or loaded. The first line of the message gives the reason."""
 
 
 def folder() -> Path:
@@ -23,10 +23,17 @@ def folder() -> Path:
 
 
 def cached(name: str, make: Callable[[Path], None]) -> Path:
-    """Return the file `name` of the cache folder; if it is not there yet, `make` writes it to the path it is given.
+    """Return the path of the file `name` in the cache folder. If it does not exist, `make` writes it.
 
-    The name must identify the content. Of several processes one makes the file and the others wait; nobody ever sees a
-    part of it. Raises BuildError if the folder cannot be written, and whatever `make` raises.
+    `make` receives the path to write to. The name must identify the content. If several processes ask, one makes the
+    file and the others wait. A partly written file is never visible.
+
+    Returns:
+        The path of the finished file.
+
+    Raises:
+        BuildError: If the folder cannot be written. Exceptions of `make` pass through.
+
     """
     path = folder() / name
     if path.exists():

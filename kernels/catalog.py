@@ -1,4 +1,4 @@
-"""The gather kernels there are, by name, and the struct that tells one what to do."""
+"""List the gather kernels by name, and pack the struct of arguments that they take."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from kernels.layout import CACHE_FORMATS, NVFP4_DS_MLA
 
 @dataclass(frozen=True, kw_only=True)
 class GatherKernel(Kernel):
-    """One gather kernel. The alignments are in bytes and bind addresses and strides (GATHER-12)."""
+    """Describe one gather kernel. The alignments, in bytes, apply to addresses and strides (GATHER-12)."""
 
     cache_alignment: int
     dst_alignment: int
@@ -20,7 +20,7 @@ class GatherKernel(Kernel):
 
 
 DEFAULT = "tuned"
-"""The kernel that the public operators run; "plain" is the readable one, and the baseline of the benchmark."""
+"""The kernel that the public operators run. The kernel "plain" is the readable one and the benchmark's baseline."""
 
 KERNELS = {
     kernel.name: kernel
@@ -59,10 +59,10 @@ FP8_KERNEL = GatherKernel(
     dst_alignment=4,  # it stores two bf16 at once
     record_bytes=CACHE_FORMATS["fp8_ds_mla"].elements,
 )
-"""The gather of fp8_ds_mla."""
+"""The gather kernel of fp8_ds_mla."""
 
 GATHERS = {**KERNELS, FP8_KERNEL.name: FP8_KERNEL}
-"""Every gather kernel."""
+"""All gather kernels, by name."""
 
 # GatherArgs of kernels/cuda/gather_args.cuh: the same members in the same order, 8 bytes each.
 GATHER_ARGS = np.dtype(
@@ -85,9 +85,13 @@ GATHER_ARGS = np.dtype(
 
 
 def pack(call: GatherCall) -> np.ndarray[Any, np.dtype[np.void]]:
-    """Return GatherArgs for a checked call, as a 0-d structured array of dtype GATHER_ARGS.
+    """Return the struct GatherArgs of a checked call.
 
-    CuPy passes such an array to a kernel by value; `.ctypes.data` is a pointer to it for C.
+    CuPy passes the array to a kernel by value. For C, `.ctypes.data` is a pointer to it.
+
+    Returns:
+        A 0-d structured array of dtype GATHER_ARGS.
+
     """
     cache, dst, table = call.src_cache, call.dst, call.block_table
     args = np.zeros((), GATHER_ARGS)

@@ -1,6 +1,6 @@
-"""What the host refuses before anything is built or launched: every call that SPEC.md's contract calls malformed.
+"""Refuse malformed gather calls (SPEC.md, contract) before anything is built or launched.
 
-Values that live in the arrays are not looked at, since they may live on a device.
+The values in the arrays are not read, since the arrays may be on a device.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kernels.layout import BF16, NVFP4_DS_MLA
 
 @dataclass(frozen=True)
 class GatherCall:
-    """The arguments of a well-formed gather, as views; shapes and units are those of SPEC.md's table."""
+    """Hold the arguments of a well-formed gather as views. Shapes and units are those of SPEC.md's table."""
 
     src_cache: StridedArray
     dst: StridedArray
@@ -23,7 +23,7 @@ class GatherCall:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do: no rows or no requests (GATHER-10)."""
+        """Whether the call does nothing, because it has no rows or no requests (GATHER-10)."""
         return self.dst.shape[0] == 0 or self.batch_size == 0
 
 
@@ -39,9 +39,18 @@ def check_gather(
     cache_alignment: int = 1,
     dst_alignment: int = 1,
 ) -> GatherCall:
-    """Return the call as views, or raise ValueError naming the argument, what was found and what was expected.
+    """Return a gather's arguments as views.
 
-    GATHER-11 for malformed calls; GATHER-12 for memory aligned less than `cache_alignment` and `dst_alignment` bytes.
+    The arrays are uint8 src_cache [num_blocks, block_size, record_bytes], bf16 dst [T, 576], int32 block_table
+    [>= R, max_blocks], int32 workspace_starts [>= R] and seq_starts [>= R] or None.
+
+    Returns:
+        The call, whose values in arrays are not checked.
+
+    Raises:
+        ValueError: If the call is malformed (GATHER-11), or an address or stride of src_cache or dst is no multiple of
+            `cache_alignment` or `dst_alignment` bytes (GATHER-12). Names argument, value and expected value.
+
     """
     call = GatherCall(
         src_cache=view("src_cache", src_cache, ("uint8",), (None, None, record_bytes)),
@@ -78,7 +87,7 @@ def _check_sizes(call: GatherCall) -> None:
 
 
 def check_rows(dst: StridedArray) -> None:
-    """Raise ValueError unless the rows of `dst` can be written and do not overlap."""
+    """Raise ValueError unless the rows of `dst`, [T, n], are writable and do not overlap."""
     check_writable("dst", dst)
     row_bytes = dst.shape[1] * dst.itemsize
     if dst.shape[0] > 1 and dst.strides[0] < row_bytes:
@@ -86,9 +95,9 @@ def check_rows(dst: StridedArray) -> None:
 
 
 def check_something_to_read(call: GatherCall) -> None:
-    """Raise ValueError unless there are records and table entries.
+    """Raise ValueError if src_cache has no blocks or block_table has no columns.
 
-    Some row has an owner, so that one of each is read: without any, no call is legal.
+    The call has rows with an owner, so that it must read a record and a table entry.
     """
     if call.src_cache.shape[0] == 0:
         refuse("src_cache", "0 blocks", f"at least 1 for the {call.dst.shape[0]} rows of dst")

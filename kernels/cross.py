@@ -1,4 +1,4 @@
-"""The CUDA sources as a cubin for any architecture, by NVRTC through CuPy; no GPU and no driver are needed."""
+"""Compile the CUDA sources to a cubin for any architecture, with NVRTC through CuPy. Needs no GPU and no driver."""
 
 import struct
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from kernels.layout import NVFP4_DS_MLA
 
 @dataclass(frozen=True)
 class Cubin:
-    """A compiled kernel: an ELF image for one architecture, and what the compiler said about it (often nothing)."""
+    """Hold a compiled kernel: an ELF image for one architecture, and the compiler's log, which is often empty."""
 
     image: bytes
     log: str
@@ -23,7 +23,7 @@ class Cubin:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything one compilation depends on. `key` is a SHA-256 in hex over all of it; `arch` is like "sm_100a"."""
+    """Hold everything that a compilation depends on. `key` is a SHA-256 in hex of it; `arch` is like "sm_100a"."""
 
     arch: str
     source: Path
@@ -33,14 +33,14 @@ class Recipe:
     key: str
 
     def cached(self) -> Path:
-        """Return the cubin's file in the cache, compiled if it is not there yet. Errors: as of `compile`."""
+        """Return the cubin's path in the cache. Compiles it first if it is missing. Raises the errors of `compile`."""
         return cache.cached(f"{self.source.stem}-{self.key[:32]}.cubin", self._write)
 
     def _write(self, path: Path) -> None:
         path.write_bytes(self.compile().image)
 
     def compile(self) -> Cubin:
-        """Run NVRTC; raises BuildError with its first lines."""
+        """Run NVRTC and return the cubin. Raises BuildError with the first lines of the compiler's log."""
         nvrtc = _nvrtc()
         program = nvrtc.createProgram(self.source.read_text(), self.source.name, (), ())
         try:
@@ -57,8 +57,12 @@ class Recipe:
 def recipe(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) -> Recipe:
     """Return how to compile a kernel for `arch`, such as "sm_90", "sm_100a", "sm_103a" or "sm_120a".
 
-    A gather kernel may be given by its name. Raises BuildError without CuPy or NVRTC, headers.MissingHeaders without
-    CUDA headers.
+    `kernel` may be the name of a gather kernel. Raises BuildError without CuPy or NVRTC, and headers.MissingHeaders
+    without CUDA headers.
+
+    Returns:
+        The recipe; nothing is compiled yet.
+
     """
     root = sources.sources_root(root)
     nvrtc = _nvrtc()
@@ -80,15 +84,22 @@ def recipe(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) 
 
 
 def compile_for(arch: str, root: Path | None = None, kernel: Kernel | str = DEFAULT) -> Cubin:
-    """Compile a kernel, or the gather kernel of that name, for `arch`. Errors: as of `recipe` and `Recipe.compile`."""
+    """Compile a kernel, or the gather kernel of that name, to a cubin. Raises as `recipe` and `Recipe.compile` do."""
     return recipe(arch, root, kernel).compile()
 
 
 def restore_last_byte(image: bytes) -> bytes:
-    """Return the whole ELF image, given one as CuPy's getCUBIN returns it: without its last byte.
+    """Return the complete ELF image. CuPy's getCUBIN returns it without its last byte.
 
-    The driver does not miss the byte; disassemblers refuse the file. What ends the image is a table whose last field is
-    a small 64-bit number, so that the byte is 0. Raises BuildError if the image is shorter still.
+    The driver accepts the shorter image, but disassemblers refuse the file. The image ends with a table whose last
+    field is a small 64-bit number, so that the missing byte is 0.
+
+    Returns:
+        The image with the byte appended, or unchanged if it is complete.
+
+    Raises:
+        BuildError: If more than one byte is missing.
+
     """
     program_headers, section_headers = struct.unpack_from("<QQ", image, 32)
     program_size, programs, section_size, sections = struct.unpack_from("<HHHH", image, 54)

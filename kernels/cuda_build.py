@@ -1,7 +1,7 @@
-"""The CUDA sources on a GPU, through CuPy: compiled for the device's own architecture and loaded as a RawModule.
+"""Compile the CUDA sources for the device in this machine and load them as a RawModule, through CuPy.
 
-RawModule would compile the sources too, but it chooses the architecture itself, without the suffix that Blackwell's own
-instructions need, overrides another -arch, adds -ftz=true, and caches by the text of the .cu file alone, blind to a
+RawModule can compile too, but it is not used for that, for four reasons. It chooses the architecture itself, without
+the suffix that Blackwell's own instructions need. It overrides another -arch. It adds -ftz=true. Its cache ignores a
 changed .cuh. So kernels.cross compiles, and RawModule loads the cubin.
 """
 
@@ -18,10 +18,10 @@ from kernels.kernel import Kernel
 
 @dataclass(frozen=True)
 class DeviceKernel:
-    """A kernel loaded on one device, and what a receipt says of it.
+    """Hold a kernel that is loaded on one device, and the facts for a receipt.
 
-    `kernel` is the cupy.RawKernel; `registers` and `local_bytes` (spills and stack) are those of a thread; hashes are
-    SHA-256 in hex; `driver` is CUDA's number, 13000 for 13.0.
+    `kernel` is the cupy.RawKernel. `registers` and `local_bytes` (spills and stack) are per thread. Hashes are SHA-256
+    in hex. `driver` is CUDA's version number, 13000 for 13.0.
     """
 
     kernel: Any
@@ -37,9 +37,13 @@ class DeviceKernel:
 
 
 def load(device: int, kernel: Kernel, root: Path | None = None) -> DeviceKernel:
-    """Compile a kernel for CUDA device number `device`, or take it from the cache, and load it there.
+    """Load a kernel on CUDA device number `device`. Compiles it first, unless the cache has it.
 
-    Raises BuildError (no CuPy, or the compiler's own first lines) or headers.MissingHeaders.
+    Raises BuildError without CuPy or if the compiler fails (with its first lines), and headers.MissingHeaders.
+
+    Returns:
+        The loaded kernel.
+
     """
     cupy = import_cupy()
     current = cupy.cuda.Device(device)
@@ -64,13 +68,17 @@ def load(device: int, kernel: Kernel, root: Path | None = None) -> DeviceKernel:
 def arch_of(compute_capability: str) -> str:
     """Return the architecture to compile for, given CuPy's "90", "100", "103" or "120".
 
-    From 10.0 on with the suffix "a": only then NVIDIA's headers may use the e2m1 instructions of the hardware.
+    From 10.0 on it has the suffix "a". NVIDIA's headers use the e2m1 instructions of the hardware only with it.
+
+    Returns:
+        A name such as "sm_90" or "sm_100a".
+
     """
     return f"sm_{compute_capability}" + ("a" if int(compute_capability) >= 100 else "")
 
 
 def import_cupy() -> Any:
-    """Return the cupy module; raise BuildError with advice if it cannot be imported."""
+    """Return the cupy module. Raises BuildError with advice if it cannot be imported."""
     try:
         import cupy
     except ImportError as error:
@@ -79,9 +87,13 @@ def import_cupy() -> Any:
 
 
 def current_stream(library: str, device: int) -> Any:
-    """Return the stream that `library`, "torch" or "cupy", uses on CUDA device number `device`, as a CuPy stream.
+    """Return the current stream of `library`, "torch" or "cupy", on CUDA device number `device`.
 
-    Call it with that device current. The result is a context manager that makes the stream CuPy's current one.
+    That device must be current.
+
+    Returns:
+        A CuPy stream. As a context manager it becomes CuPy's current stream.
+
     """
     cupy = import_cupy()
     if library != "torch":
@@ -93,7 +105,7 @@ def current_stream(library: str, device: int) -> Any:
 
 
 class _ForeignStream:
-    """A stream as CUDA's stream protocol shows it, since not every PyTorch speaks the protocol itself."""
+    """Wrap a stream pointer in CUDA's stream protocol, which some versions of PyTorch do not implement."""
 
     def __init__(self, pointer: int) -> None:
         self._pointer = pointer

@@ -1,4 +1,4 @@
-"""The kernels of gather_and_maybe_dequant_cache, by kv_cache_dtype, and the struct that tells one what to do."""
+"""List the kernels of gather_and_maybe_dequant_cache by kv_cache_dtype, and pack the struct that they take."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""What the host refuses of a call of gather_and_maybe_dequant_cache: all that SPEC.md calls malformed or may refuse.
+"""Refuse malformed calls of gather_and_maybe_dequant_cache, and too little alignment (SPEC.md, contract).
 
-Values that live in the arrays are not looked at, since they may live on a device.
+The values in the arrays are not read, since the arrays may be on a device.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from kernels.layout import BF16, CACHE_FORMATS, NVFP4_DS_MLA
 
 KV_CACHE_DTYPES = ("auto", "fp8")
 WIDTHS = (NVFP4_DS_MLA.row_elements, NVFP4_DS_MLA.kv_lora_rank)
-"""The numbers of a record: latent and RoPE key, or the latent alone."""
+"""The sizes of a record in numbers: latent and RoPE key, or the latent alone."""
 
 PAIR = 2
-"""Elements that are loaded at once, and bf16 that are stored at once."""
+"""The kernels load this many elements at once, and store this many bf16 at once."""
 
 
 @dataclass(frozen=True)
 class GenericCall:
-    """The arguments of a well-formed gather of records of numbers alike, as views.
+    """Hold the arguments of a well-formed call of gather_and_maybe_dequant_cache, as views.
 
-    `gather` has those that every gather has: cu_seq_lens is its workspace_starts, and dst may have more rows than
-    `num_tokens`, those that are gathered.
+    `gather` holds the arguments that every gather has, with cu_seq_lens as its workspace_starts. dst may have more rows
+    than `num_tokens`, the number of rows to gather.
     """
 
     gather: GatherCall
@@ -34,7 +34,7 @@ class GenericCall:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do: no rows or no requests (GATHER-10)."""
+        """Whether the call does nothing, because it has no rows or no requests (GATHER-10)."""
         return self.num_tokens == 0 or self.gather.batch_size == 0
 
 
@@ -49,10 +49,15 @@ def check_generic_gather(
     scale: object,
     seq_starts: object = None,
 ) -> GenericCall:
-    """Return the call as views, or raise ValueError naming the argument, what was found and what was expected.
+    """Return the arguments of gather_and_maybe_dequant_cache as views. kernels.ops has their dtypes and shapes.
 
-    GATHER-11 for malformed calls. Unless there is nothing to do, GATHER-12 for less alignment than the kernels need,
-    that of a `scale` that is used included.
+    Returns:
+        The call, whose values in arrays are not checked.
+
+    Raises:
+        ValueError: If the call is malformed (GATHER-11), or not empty and aligned less than the kernels need
+            (GATHER-12). The alignment of `scale` counts only if it is used. Names argument, value and expected value.
+
     """
     if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in KV_CACHE_DTYPES:
         refuse("kv_cache_dtype", repr(kv_cache_dtype), f"one of {', '.join(KV_CACHE_DTYPES)}")

@@ -1,6 +1,6 @@
-"""Where the CUDA headers are: in pip's nvidia-* packages, or where NVFP4_MLA_CUDA_INCLUDE says.
+"""Find the CUDA headers: in the folders of NVFP4_MLA_CUDA_INCLUDE, or in pip's nvidia-* packages.
 
-An installed CUDA toolkit is never looked at, so that every machine builds with the versions its environment pins.
+An installed CUDA toolkit is never used, so that every machine builds with the versions that its environment pins.
 """
 
 import hashlib
@@ -23,16 +23,22 @@ NVRTC_NEEDS = ("cuda_fp4.h", "nv/target")
 
 
 class MissingHeaders(RuntimeError):
-    """A CUDA header was found nowhere; the message names the packages that bring it."""
+    """Report that a CUDA header was not found. The message names the packages that contain it."""
 
 
 def include_dirs(
     needs: Sequence[str] = HOST_NEEDS, *, cuda_major: int | None = None, fallbacks: Iterable[Path] = ()
 ) -> tuple[Path, ...]:
-    """Return the folders to pass as include paths, in order, so that every header of `needs` is found.
+    """Return the include folders, in order, that contain every header of `needs`.
 
     The folders of NVFP4_MLA_CUDA_INCLUDE come first, then pip's (`cuda_major` before others), then `fallbacks`.
-    Raises MissingHeaders.
+
+    Returns:
+        Folders for -I options.
+
+    Raises:
+        MissingHeaders: If a header is in no folder.
+
     """
     chosen = _from_environment()
     candidates = [*chosen, *_from_pip(cuda_major), *fallbacks]
@@ -49,12 +55,12 @@ def include_dirs(
 
 
 def host_include_dirs() -> tuple[Path, ...]:
-    """Return the include folders for an ordinary C++ compiler; raises MissingHeaders."""
+    """Return the include folders for an ordinary C++ compiler. Raises MissingHeaders if a header is in no folder."""
     return include_dirs(HOST_NEEDS)
 
 
 def fingerprint(folders: Iterable[Path]) -> str:
-    """Return a SHA-256, in hex, over the headers in `folders` that hold the number conversions."""
+    """Return a SHA-256, in hex, over the headers in `folders` that contain the number conversions."""
     digest = hashlib.sha256()
     for folder in folders:
         for header in sorted(folder.glob("cuda_[bf][fp]*.h*")):

@@ -1,4 +1,4 @@
-"""The CUDA sources as a shared library for the CPU, made by an ordinary C++ compiler."""
+"""Build the CUDA sources as a shared library for the CPU, with an ordinary C++ compiler."""
 
 import ctypes
 import functools
@@ -32,7 +32,7 @@ _LINES_SHOWN = 8
 
 @dataclass(frozen=True)
 class HostLibrary:
-    """A loaded shared library, where it is, and what made it; hashes are SHA-256 in hex."""
+    """Hold a loaded shared library, its path, and the build's facts. Hashes are SHA-256 in hex."""
 
     library: ctypes.CDLL
     path: Path
@@ -43,10 +43,14 @@ class HostLibrary:
 
 
 def build(source: str, root: Path | None = None, defines: tuple[str, ...] = ()) -> HostLibrary:
-    """Build `source`, a C++ file below the sources root such as "host/scalars.cpp", or take it from the cache; load it.
+    """Load `source`, a C++ file below the sources root such as "host/scalars.cpp". Builds it unless the cache has it.
 
-    `defines` are -D options beside those of the record layout. Raises BuildError with the compiler's own first lines,
-    or headers.MissingHeaders.
+    `defines` are -D options added to those of the record layout. Raises BuildError with the compiler's first lines, and
+    headers.MissingHeaders.
+
+    Returns:
+        The loaded library.
+
     """
     root = sources.sources_root(root)
     command = compiler()
@@ -72,7 +76,7 @@ def build(source: str, root: Path | None = None, defines: tuple[str, ...] = ()) 
 
 
 def compiler() -> tuple[str, ...]:
-    """Return the command of the C++ compiler: $CXX, else the first of g++, c++ and clang++; raises BuildError."""
+    """Return the command of the C++ compiler: $CXX, else g++, c++ or clang++. Raises BuildError without a compiler."""
     chosen = os.environ.get("CXX")
     if chosen:
         try:
@@ -86,7 +90,7 @@ def compiler() -> tuple[str, ...]:
 
 
 def compiler_version() -> str:
-    """Return the first line of what the C++ compiler says of itself; raises BuildError."""
+    """Return the first line that the C++ compiler prints for --version. Raises BuildError if it cannot be run."""
     return _identity(compiler())
 
 
@@ -106,7 +110,7 @@ def _compile(command: list[str], source: Path) -> None:
 
 
 def explain(headline: str, log: str) -> str:
-    """Return `headline` with a compiler's first error on the same line, and the next lines of its log below."""
+    """Return `headline` with the compiler's first error on the same line, and the next lines of its log below."""
     lines = [line for line in log.splitlines() if line.strip()] or ["no message"]
     start = next((number for number, line in enumerate(lines) if "error" in line), 0)
     return "\n  ".join([f"{headline}: {lines[start].strip()}", *lines[start + 1 : start + _LINES_SHOWN]])

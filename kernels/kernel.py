@@ -1,16 +1,16 @@
-"""What every kernel of the project has in common: where it is, how it is built, how it is launched."""
+"""Describe a kernel: its source, its build options and its launch geometry."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel.
+    """Describe one kernel.
 
-    `source` is the CUDA file below a sources root, `symbol` the `__global__` function in it; `symbol` + "_host" is its
-    C++ entry in `host_source`. `block` is the (x, y) size of a thread block; each y takes `rows_of_warp` rows of the
-    call. `reserved_bytes` of shared memory are asked for and not used, to bound how many blocks a multiprocessor runs
-    at a time. `defines` are -D options beside those of the record layout.
+    `source` is the CUDA file below a sources root, and `symbol` the `__global__` function in it. `symbol` + "_host" is
+    the C++ entry in `host_source`. `block` is the (x, y) size of a thread block; each y takes `rows_of_warp` rows of
+    the call. `reserved_bytes` of shared memory are requested and not used, which limits how many blocks a
+    multiprocessor runs at once. `defines` are -D options added to those of the record layout.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One kernel, built where its arrays are before its first launch there, and an account of builds and launches."""
+"""Build a kernel before its first launch on each device, run it, and count builds and launches."""
 
 import ctypes
 from pathlib import Path
@@ -12,10 +12,10 @@ from kernels.kernel import Kernel
 
 
 class Launcher:
-    """A kernel of one set of sources, and a count of its launches. Nothing is built before the first one."""
+    """Launch one kernel of one set of sources, and count the launches. Nothing is built before the first launch."""
 
     def __init__(self, kernel: Kernel, root: Path | None = None) -> None:
-        """Take a sources root, None for this package's own; what is wrong with it shows at the first launch."""
+        """Take a sources root, None for this package. Errors in it appear at the first launch."""
         self.kernel = kernel
         self.root = root
         self._host: host_build.HostLibrary | None = None
@@ -24,11 +24,11 @@ class Launcher:
         self._launches: dict[str, int] = {}
 
     def launch(self, args: np.ndarray[Any, np.dtype[np.void]], rows: int, caller: StridedArray) -> None:
-        """Run the kernel for `rows` rows, rows >= 1, with `args`, its struct as a 0-d structured array.
+        """Run the kernel for `rows` rows, rows >= 1. `args` is its struct as a 0-d structured array.
 
-        It runs on the device of the array `caller`, there on the current stream of that array's library, without a
-        synchronisation and without an allocation; the first launch on a device builds. Raises kernels.cache.BuildError,
-        kernels.headers.MissingHeaders or FileNotFoundError if that fails.
+        The kernel runs on the device of the array `caller`. On a GPU it runs on the current stream of that array's
+        library, without a synchronisation and without an allocation. The first launch on a device builds, and raises
+        kernels.cache.BuildError, kernels.headers.MissingHeaders or FileNotFoundError if that fails.
         """
         if caller.device == "cpu":
             self._run_on_host(args, rows)
@@ -38,11 +38,11 @@ class Launcher:
 
     @property
     def launches(self) -> int:
-        """How often the kernel was launched, on all devices."""
+        """The number of launches on all devices."""
         return sum(self._launches.values())
 
     def receipt(self) -> dict[str, Any]:
-        """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom."""
+        """Return the facts of the runs: the kernel, the number of launches, and the build for each device."""
         builds: dict[str, dict[str, Any]] = {}
         if self._host is not None:
             host = self._host

@@ -1,13 +1,14 @@
-"""The layouts of cache records, as data: the one place their numbers are written (RECORD-1 to RECORD-4, WRITE)."""
+"""Define the layouts of cache records as data, in this one place (RECORD-1 to RECORD-4, WRITE)."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """Where the parts of one token's record lie. Offsets and sizes count bytes, ranks and dimensions count elements.
+    """Describe where the parts of one token's record lie.
 
-    The CUDA sources get these numbers as macros and check with static_assert that the parts abut and fill the record.
+    Offsets and sizes are in bytes, ranks and dimensions in elements. The CUDA sources get these numbers as macros. A
+    static_assert there checks that the parts abut and fill the record.
     """
 
     name: str
@@ -21,11 +22,11 @@ class RecordLayout:
 
     @property
     def row_elements(self) -> int:
-        """Elements of a gathered row: the latent, then the RoPE key (GATHER-5)."""
+        """The number of elements in a gathered row: the latent, then the RoPE key (GATHER-5)."""
         return self.kv_lora_rank + self.qk_rope_head_dim
 
     def defines(self) -> tuple[str, ...]:
-        """Return the -D options that tell a compiler this layout; kernels/cuda/nvfp4_record.cuh reads them."""
+        """Return the -D options that give a compiler this layout. kernels/cuda/nvfp4_record.cuh reads them."""
         numbers = {
             "RECORD_BYTES": self.record_bytes,
             "LATENT_OFFSET": self.latent_offset,
@@ -53,14 +54,14 @@ NVFP4_DS_MLA = RecordLayout(
 
 @dataclass(frozen=True)
 class CacheFormat:
-    """What one record of a cache is for a writer: so many elements of one of these dtypes."""
+    """Describe one record of a cache for a writer: `elements` elements of one of the `dtypes`."""
 
     dtypes: tuple[str, ...]
     elements: int
 
 
 BF16 = ("bfloat16", "uint16")
-"""bf16, or its encodings where a library has no name for it."""
+"""The dtypes of bf16: its name, or uint16 encodings for a library without that name."""
 
 CACHE_FORMATS = {
     "nvfp4_ds_mla": CacheFormat(("uint8",), NVFP4_DS_MLA.record_bytes),
@@ -68,4 +69,4 @@ CACHE_FORMATS = {
     "auto": CacheFormat(BF16, NVFP4_DS_MLA.row_elements),
     "fp8": CacheFormat(("uint8",), NVFP4_DS_MLA.row_elements),
 }
-"""By kv_cache_dtype (WRITE-15, WRITE-16, WRITE-19, WRITE-20)."""
+"""The cache formats by kv_cache_dtype (WRITE-15, WRITE-16, WRITE-19, WRITE-20)."""

@@ -1,4 +1,4 @@
-"""The kernels of merge_attn_states, by the type of the outputs, and the struct that tells one what to do."""
+"""List the kernels of merge_attn_states by the dtype of the outputs, and pack the struct that they take."""
 
 from typing import Any
 

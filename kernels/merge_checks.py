@@ -1,6 +1,6 @@
-"""What the host refuses of a call of merge_attn_states: every call that SPEC.md's contract calls malformed.
+"""Refuse malformed calls of merge_attn_states (SPEC.md, contract).
 
-Values that live in the arrays are not looked at, since they may live on a device.
+The values in the arrays are not read, since the arrays may be on a device.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ ELEMENTS = (*BF16, "float16", "float32")
 
 @dataclass(frozen=True)
 class MergeCall:
-    """The arguments of a well-formed merge, as views; shapes and units are those of SPEC.md's table."""
+    """Hold the arguments of a well-formed merge as views. Shapes and units are those of SPEC.md's table."""
 
     output: StridedArray
     prefix_output: StridedArray
@@ -25,7 +25,7 @@ class MergeCall:
 
     @property
     def rows(self) -> int:
-        """The heads of all tokens, each of which is merged on its own."""
+        """The number of rows to merge, T * H. Each head of a token is one row."""
         return self.output.shape[0] * self.output.shape[1]
 
 
@@ -37,9 +37,15 @@ def check_merge(
     suffix_lse: object,
     output_lse: object = None,
 ) -> MergeCall:
-    """Return the call as views, or raise ValueError naming the argument, what was found and what was expected.
+    """Return the arguments of merge_attn_states as views. kernels.ops has their dtypes and shapes.
 
-    MERGE-10 for malformed calls; addresses and strides must be multiples of an element.
+    Returns:
+        The call, whose values in arrays are not checked.
+
+    Raises:
+        ValueError: If the call is malformed (MERGE-10), or an address or stride is no multiple of an element. Names
+            argument, value and expected value.
+
     """
     merged = view("output", output, ELEMENTS, (None, None, None))
     elements = BF16 if merged.dtype in BF16 else (merged.dtype,)

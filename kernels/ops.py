@@ -1,4 +1,4 @@
-"""The public operators, with vLLM's signatures: checked on the host, then run where the arrays are."""
+"""Provide the public operators with vLLM's signatures. They check on the host and run on the device of the arrays."""
 
 import functools
 from pathlib import Path
@@ -15,13 +15,13 @@ from kernels.merge_checks import check_merge
 
 
 class Operators:
-    """The operators built from one set of sources with one kernel, and a count of what they launched.
+    """Provide the operators of one set of sources with one gather kernel, and count their launches.
 
     Nothing is built before the first call that needs it.
     """
 
     def __init__(self, root: Path | None = None, kernel: str = DEFAULT) -> None:
-        """Take a sources root (None: this package's own) and a name in kernels.catalog.KERNELS, or raise ValueError."""
+        """Take a sources root (None: this package) and a name in kernels.catalog.KERNELS, else raise ValueError."""
         if kernel not in KERNELS:
             raise ValueError(f"kernel: found {kernel!r}, expected one of {', '.join(KERNELS)}")
         self.root = root
@@ -40,7 +40,7 @@ class Operators:
         batch_size: int,
         seq_starts: object = None,
     ) -> None:
-        """Gather nvfp4_ds_mla records into bf16 rows; see the module's function of this name."""
+        """Gather nvfp4_ds_mla records into bf16 rows. See the module's function for arguments and errors."""
         arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
         _gather(self._launcher, self.kernel, arguments)
 
@@ -53,7 +53,7 @@ class Operators:
         batch_size: int,
         seq_starts: object = None,
     ) -> None:
-        """Gather fp8_ds_mla records into bf16 rows; see the module's function of this name."""
+        """Gather fp8_ds_mla records into bf16 rows. See the module's function for arguments and errors."""
         arguments = (src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
         _gather(self._fp8_launcher, FP8_KERNEL, arguments)
 
@@ -69,7 +69,7 @@ class Operators:
         scale: object,
         seq_starts: object = None,
     ) -> None:
-        """Gather records of bf16 or of e4m3 under one scale into bf16 rows; see the module's function of this name."""
+        """Gather records of bf16, or of e4m3 with one scale. See the module's function for arguments and errors."""
         call = check_generic_gather(
             src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts
         )
@@ -86,14 +86,14 @@ class Operators:
         suffix_lse: object,
         output_lse: object = None,
     ) -> None:
-        """Merge two partial results of attention; see the module's function of this name."""
+        """Merge two partial results of attention. See the module's function for arguments and errors."""
         call = check_merge(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
         if call.rows > 0:
             launcher = self._merge_launchers[merge_catalog.kernel_for(call)]
             launcher.launch(merge_catalog.pack(call), rows=call.rows, caller=call.output)
 
     def launches(self) -> dict[str, int]:
-        """Return how many kernels were launched so far, by operator."""
+        """Return the number of kernel launches so far, by operator."""
         return {
             "cp_gather_and_upconvert_nvfp4_kv_cache": self._launcher.launches,
             "cp_gather_and_upconvert_fp8_kv_cache": self._fp8_launcher.launches,
@@ -102,10 +102,14 @@ class Operators:
         }
 
     def receipt(self) -> dict[str, Any]:
-        """Return what ran: the kernel, the sums of launches, and for each device what was built for it and by whom.
+        """Return the facts of the runs: the gather kernel, the number of launches, and the build for each device.
 
-        "fp8_ds_mla" has the same of the gather of that record; "generic" and "merge" have it of each of their kernels
-        that was built, by kv_cache_dtype and by the type of the outputs.
+        The keys "fp8_ds_mla", "generic" (by kv_cache_dtype) and "merge" (by dtype) hold the same facts of the other
+        kernels. "generic" and "merge" have only the kernels that were built.
+
+        Returns:
+            JSON types.
+
         """
         return {
             **self._launcher.receipt(),
@@ -148,20 +152,23 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
 
     The arrays are NumPy arrays, PyTorch tensors (CPU or CUDA) or CuPy arrays, all on one device:
 
-    - src_cache: uint8 [num_blocks, block_size, 352], records; address and strides are multiples of 8 bytes.
-    - dst: bf16 [T, 576], written, as uint16, ml_dtypes.bfloat16 or torch.bfloat16; address and row stride are multiples
-      of 16 bytes, rows do not overlap.
-    - block_table: int32 [>= R, max_blocks], physical block numbers; the row stride is free.
+    - src_cache: uint8 [num_blocks, block_size, 352], records. Address and strides are multiples of 8 bytes.
+    - dst: bf16 [T, 576], written, as uint16, ml_dtypes.bfloat16 or torch.bfloat16. Address and row stride are multiples
+      of 16 bytes. Rows do not overlap.
+    - block_table: int32 [>= R, max_blocks], physical block numbers, of any row stride.
     - workspace_starts: int32 [>= R], the first row of each request in dst.
-    - batch_size: R, requests.
+    - batch_size: R, the number of requests.
     - seq_starts: int32 [>= R], the first token of each request to gather, or None for 0.
 
-    Arrays on a GPU are gathered on the current stream of dst's library, without a synchronisation and without an
-    allocation; the first call on a device compiles. T = 0 and R = 0 return at once (GATHER-10).
+    On a GPU the gather runs on the current stream of dst's library, without a synchronisation and without an
+    allocation. The first call on a device compiles. T = 0 and R = 0 return at once (GATHER-10). Values in the arrays
+    are not checked.
 
-    Raises ValueError naming the argument for every malformed call (GATHER-11) and for too little alignment (GATHER-12),
-    before anything is built or written; kernels.cache.BuildError and kernels.headers.MissingHeaders if a build fails.
-    Numbers in the arrays are not checked.
+    Raises:
+        ValueError: If the call is malformed (GATHER-11) or aligned too little (GATHER-12). Names the argument. Nothing
+            is built or written.
+        kernels.cache.BuildError, kernels.headers.MissingHeaders: If a build fails.
+
     """
     _default().cp_gather_and_upconvert_nvfp4_kv_cache(
         src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
@@ -178,8 +185,8 @@ def cp_gather_and_upconvert_fp8_kv_cache(
 ) -> None:
     """Gather fp8_ds_mla records into bf16 rows: SPEC.md, chapter TWIN.
 
-    The arguments are those of cp_gather_and_upconvert_nvfp4_kv_cache but for src_cache, uint8 [num_blocks, block_size,
-    656], whose address and strides are multiples of 4 bytes, as are dst's address and row stride. So are the errors.
+    src_cache is uint8 [num_blocks, block_size, 656]. Its address and strides, and dst's address and row stride, are
+    multiples of 4 bytes. The other arguments and the errors are those of cp_gather_and_upconvert_nvfp4_kv_cache.
     """
     _default().cp_gather_and_upconvert_fp8_kv_cache(
         src_cache, dst, block_table, workspace_starts, batch_size, seq_starts
@@ -197,21 +204,20 @@ def gather_and_maybe_dequant_cache(
     scale: object,
     seq_starts: object = None,
 ) -> None:
-    """Gather records of n numbers alike into bf16 rows: SPEC.md, chapter TWIN, from TWIN-5 on; n is 576 or 512.
+    """Gather records of n equal numbers, n = 576 or 512, into bf16 rows: SPEC.md, chapter TWIN, from TWIN-5 on.
 
-    The arrays are those of any library that the other gathers take, all on one device; R is the length of cu_seq_lens
-    less one:
+    The arrays are NumPy arrays, PyTorch tensors or CuPy arrays, all on one device. cu_seq_lens has R + 1 entries:
 
-    - src_cache: bf16 [num_blocks, block_size, n] for "auto", uint8 [num_blocks, block_size, n] for "fp8"; address and
+    - src_cache: bf16 [num_blocks, block_size, n] for "auto", uint8 [num_blocks, block_size, n] for "fp8". Address and
       strides are multiples of two elements.
-    - dst: bf16 [>= num_tokens, n], its first num_tokens rows written; address and row stride are multiples of 4 bytes,
-      rows do not overlap.
-    - block_table: int32 [>= R, max_blocks], physical block numbers; the row stride is free.
-    - cu_seq_lens: int32 [R + 1], the first row of each request in dst; the last entry is not looked at.
+    - dst: bf16 [>= num_tokens, n]. The first num_tokens rows are written and do not overlap. Address and row stride are
+      multiples of 4 bytes.
+    - block_table: int32 [>= R, max_blocks], physical block numbers, of any row stride.
+    - cu_seq_lens: int32 [R + 1], the first row of each request in dst. The last entry is not read.
     - token_to_seq: int32 [>= num_tokens], the request of each row.
-    - num_tokens: T, the rows to gather.
+    - num_tokens: T, the number of rows to gather.
     - kv_cache_dtype: "auto", which copies bits, or "fp8", which multiplies.
-    - scale: float32 [1] or [], what "fp8" multiplies by; of no account otherwise.
+    - scale: float32 [1] or [], the factor for "fp8". "auto" ignores it.
     - seq_starts: int32 [>= R], the first token of each request to gather, or None for 0.
 
     Streams and errors are as for cp_gather_and_upconvert_nvfp4_kv_cache. T = 0 and R = 0 return at once (GATHER-10).
@@ -231,20 +237,23 @@ def merge_attn_states(
 ) -> None:
     """Merge two partial results of attention into one: SPEC.md, chapter MERGE.
 
-    The arrays are those of any library that the gathers take, all on one device; H and D are at least 1:
+    The arrays are NumPy arrays, PyTorch tensors or CuPy arrays, all on one device. H and D are at least 1:
 
-    - output: [T, H, D], written; bf16, float16 or float32, the elements of a head side by side.
-    - prefix_output, suffix_output: [T, H, D] of the same type; strides of tokens and heads are free in all three.
-    - prefix_lse, suffix_lse: float32 [H, T], natural logarithms; +inf counts as -inf. Their strides are free.
-    - output_lse: float32 [H, T], written, of any strides, or None.
+    - output: [T, H, D], written; bf16, float16 or float32. The elements of a head are contiguous.
+    - prefix_output, suffix_output: [T, H, D] of the same dtype. Token and head strides are free in all three.
+    - prefix_lse, suffix_lse: float32 [H, T] of any strides, natural logarithms. +inf counts as -inf.
+    - output_lse: float32 [H, T] of any strides, written, or None.
 
-    output may be prefix_output or suffix_output, and output_lse prefix_lse or suffix_lse, with the same strides.
-    Addresses and strides are multiples of an element. No two elements of what is written lie at one place.
+    output may be prefix_output or suffix_output, and output_lse may be prefix_lse or suffix_lse, with the same strides.
+    Addresses and strides are multiples of an element. Elements that are written do not overlap.
 
-    Arrays on a GPU are merged on the current stream of output's library, without a synchronisation and without an
-    allocation; the first call on a device for a type compiles. T = 0 returns at once (MERGE-9).
+    On a GPU the merge runs on the current stream of output's library, without a synchronisation and without an
+    allocation. The first call on a device for a dtype compiles. T = 0 returns at once (MERGE-9). Values in the arrays
+    are not checked.
 
-    Raises ValueError naming the argument for every malformed call (MERGE-10), before anything is built or written;
-    kernels.cache.BuildError and kernels.headers.MissingHeaders if a build fails. Numbers in the arrays are not checked.
+    Raises:
+        ValueError: If the call is malformed (MERGE-10). Names the argument. Nothing is built or written.
+        kernels.cache.BuildError, kernels.headers.MissingHeaders: If a build fails.
+
     """
     _default().merge_attn_states(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)

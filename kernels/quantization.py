@@ -1,4 +1,4 @@
-"""How a writer rounds, where SPEC.md's chapter WRITE leaves a choice: the parameters of a profile."""
+"""Define how a writer rounds where SPEC.md's chapter WRITE leaves a choice: the parameters of a profile."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
@@ -14,12 +14,15 @@ _ALLOWED = {"nan": Nan, "sixth": Sixth, "scale": Scale, "normalisation": Normali
 
 @dataclass(frozen=True)
 class Quantization:
-    """One value for each parameter of SPEC.md's profiles; ValueError names a field that has another.
+    """Hold one value for each parameter of SPEC.md's profiles.
 
-    `nan`: whether a NaN makes its block's amax NaN (WRITE-10); `sixth`: how amax becomes a sixth (WRITE-11); `scale`:
-    how that becomes a scale byte (WRITE-12); `normalisation`: how an element is brought to that scale (WRITE-13);
-    `tile`: what the scale of a tile of fp8_ds_mla may be (WRITE-17). The first four count for nvfp4_ds_mla, `nan` and
-    `tile` for fp8_ds_mla, and none for "auto" and "fp8".
+    - `nan`: whether a NaN makes its block's amax NaN (WRITE-10).
+    - `sixth`: how a sixth of amax is computed (WRITE-11).
+    - `scale`: how that sixth is rounded to a scale byte (WRITE-12).
+    - `normalisation`: how an element is divided by its scale (WRITE-13).
+    - `tile`: which scales a tile of fp8_ds_mla may have (WRITE-17).
+
+    nvfp4_ds_mla uses the first four. fp8_ds_mla uses `nan` and `tile`. "auto" and "fp8" use no parameter.
     """
 
     nan: Nan = "ignored"
@@ -29,14 +32,14 @@ class Quantization:
     tile: Tile = "power of two"
 
     def __post_init__(self) -> None:
-        """Refuse what the types rule out, since the values may come from a command line."""
+        """Raise ValueError for a value that the types exclude, since values may come from a command line."""
         for field, kind in _ALLOWED.items():
             found, allowed = getattr(self, field), get_args(kind)
             if not isinstance(found, str) or found not in allowed:
                 raise ValueError(f"{field}: found {found!r}, expected {' or '.join(map(repr, allowed))}")
 
     def defines(self) -> tuple[str, ...]:
-        """Return the -D options that tell a compiler these choices; kernels/cuda/quantization.cuh reads them."""
+        """Return the -D options that give a compiler these choices. kernels/cuda/quantization.cuh reads them."""
         options = []
         for field in fields(self):
             second = get_args(_ALLOWED[field.name])[1]
@@ -46,4 +49,4 @@ class Quantization:
 
 
 DEFAULT = Quantization()
-"""SPEC.md's profile vllm-0.33."""
+"""The profile vllm-0.33 of SPEC.md."""

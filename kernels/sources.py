@@ -1,7 +1,7 @@
-"""Where the CUDA and C++ sources are, and the hashes that say which sources and which build a result belongs to.
+"""Find the CUDA and C++ sources, and hash them to identify the sources and the build of a result.
 
-A sources root is a folder that holds cuda/ and host/. The default is this package; a builder takes another one, so that
-a changed copy can be judged.
+A sources root is a folder with cuda/ and host/. The default is this package. A builder accepts another root, so that a
+changed copy can be judged.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ DEFAULT_ROOT = Path(__file__).resolve().parent
 
 
 def sources_root(root: Path | None) -> Path:
-    """Return `root`, absolute, or the default for None; raise FileNotFoundError if it holds no cuda/ or no host/."""
+    """Return `root`, absolute, or the default for None. Raises FileNotFoundError if it has no cuda/ or no host/."""
     if root is None:
         return DEFAULT_ROOT
     for folder in ("cuda", "host"):
@@ -21,7 +21,7 @@ def sources_root(root: Path | None) -> Path:
 
 
 def sources_sha256(root: Path) -> str:
-    """Return a SHA-256, in hex, over names and contents of the sources below `root`, wherever that is."""
+    """Return a SHA-256, in hex, over relative names and contents of the sources below `root`."""
     digest = hashlib.sha256()
     for path in sorted(path for folder in ("cuda", "host") for path in (root / folder).rglob("*")):
         if path.is_file():

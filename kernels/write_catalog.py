@@ -1,4 +1,4 @@
-"""The writing kernels there are, by kv_cache_dtype, and the struct that tells one what to do."""
+"""List the writing kernels by kv_cache_dtype, and pack the struct that they take."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ WRITERS = {
     name: Kernel(name=name, source=f"cuda/{symbol}.cu", host_source="host/mla_write.cpp", symbol=symbol, block=(32, 4))
     for name, symbol in _SYMBOLS.items()
 }
-"""To be built with the `defines` of a kernels.quantization.Quantization."""
+"""The kernels by kv_cache_dtype. Build them with the `defines` of a kernels.quantization.Quantization."""
 
 # WriteArgs of kernels/cuda/write_args.cuh: the same members in the same order, 8 bytes each.
 WRITE_ARGS = np.dtype(

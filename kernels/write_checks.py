@@ -1,6 +1,6 @@
-"""What the host refuses of a call of concat_and_cache_mla: all that SPEC.md's contract calls malformed or may refuse.
+"""Refuse malformed calls of concat_and_cache_mla, and too little alignment (SPEC.md, contract).
 
-Values that live in the arrays are not looked at, since they may live on a device.
+The values in the arrays are not read, since the arrays may be on a device.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from kernels.arrays import StridedArray
 from kernels.layout import BF16, CACHE_FORMATS, NVFP4_DS_MLA
 
 ALIGNMENT = 4
-"""Bytes. Two bf16 are loaded at once, and four bytes or two bf16 stored."""
+"""In bytes. The kernels load two bf16 at once, and store four bytes or two bf16."""
 
 
 @dataclass(frozen=True)
 class WriteCall:
-    """The arguments of a well-formed write, as views; shapes and units are those of SPEC.md's table."""
+    """Hold the arguments of a well-formed write as views. Shapes and units are those of SPEC.md's table."""
 
     kv_c: StridedArray
     k_pe: StridedArray
@@ -34,17 +34,22 @@ class WriteCall:
 
     @property
     def num_tokens(self) -> int:
-        """T."""
+        """The number of tokens, T."""
         return self.slot_mapping.shape[0]
 
 
 def check_write(
     kv_c: object, k_pe: object, kv_cache: object, slot_mapping: object, kv_cache_dtype: object, scale: object
 ) -> WriteCall:
-    """Return the call as views, or raise ValueError naming the argument, what was found and what was expected.
+    """Return the arguments of concat_and_cache_mla as views. kernels.writer has their dtypes and shapes.
 
-    WRITE-9 for malformed calls. With T > 0 also for less alignment than the contract of a write asks for, and for a
-    `scale` at no multiple of 4 bytes where it is used.
+    Returns:
+        The call, whose values in arrays are not checked.
+
+    Raises:
+        ValueError: If the call is malformed (WRITE-9), or has T > 0 and less alignment than a write needs. The
+            alignment of `scale` counts only if it is used. Names argument, value and expected value.
+
     """
     if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in CACHE_FORMATS:
         refuse("kv_cache_dtype", repr(kv_cache_dtype), f"one of {', '.join(CACHE_FORMATS)}")

@@ -1,5 +1,5 @@
-"""The golden model: pure functions on NumPy arrays, one module a subject of SPEC.md, and a second model in PyTorch.
+"""Define the golden model: pure functions on NumPy arrays, one module for each chapter of SPEC.md.
 
-Nothing here knows a target, a file format or pytest. bf16 travels as its encoding in uint16, so that -0 and NaN are
-compared as they are.
+The torch_*.py modules are a second, independent model in PyTorch. No module here imports a target, a file format or
+pytest. A bf16 number is passed as its uint16 encoding, so that -0 and NaN are compared bit for bit.
 """

@@ -1,4 +1,4 @@
-"""PLAN: how cached context is cut into chunks of at most so many rows (SPEC.md PLAN-1 to PLAN-7)."""
+"""Plan how cached context is cut into chunks of a limited number of rows (SPEC.md PLAN-1 to PLAN-7)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Chunk:
-    """Rows of the requests [request_start, request_end), one piece of each.
+    """Describe one chunk: a piece of each of the requests [request_start, request_end).
 
-    starts[i] is the first token of the piece of request request_start + i, seq_lens[i] its number of tokens.
+    The piece of request request_start + i begins at token starts[i] and has seq_lens[i] tokens.
     """
 
     request_start: int
@@ -21,12 +21,12 @@ class Chunk:
 
     @property
     def is_continuation(self) -> bool:
-        """Whether an earlier chunk has the beginning of the first request (PLAN-5)."""
+        """Whether the first request's beginning is in an earlier chunk (PLAN-5)."""
         return self.starts[0] > 0
 
 
 def unpadded(tokens: int) -> int:
-    """As many rows as tokens."""
+    """Return the rows that `tokens` tokens take without padding: the same number."""
     return tokens
 
 
@@ -37,12 +37,17 @@ def plan_mla_context_chunks(
     split_alignment: int = 1,
     padded_rows: Callable[[int], int] = unpadded,
 ) -> list[Chunk]:
-    """Plan the chunks of a batch: one number of context tokens for each request, in the order of the batch.
+    """Plan the chunks of a batch. `context_lens` holds one number of context tokens for each request, in batch order.
 
-    `row_budget` rows fit in a chunk, where n tokens take padded_rows(n) of them; a request that does not fit is cut at
-    a multiple of `split_alignment` tokens, and no piece before its last exceeds `max_context_chunk`.
+    A chunk has `row_budget` rows. n tokens take padded_rows(n) of them. A request that does not fit is cut at a
+    multiple of `split_alignment` tokens. No piece except its last exceeds `max_context_chunk` tokens.
 
-    Raises ValueError for a negative length, and for numbers under which some request can never be cut.
+    Returns:
+        The chunks in order.
+
+    Raises:
+        ValueError: If a length is negative, a limit is too small, or some request can never be cut.
+
     """
     _check(context_lens, row_budget, max_context_chunk, split_alignment, padded_rows)
     run = _Run(row_budget, padded_rows)
@@ -66,7 +71,7 @@ def plan_mla_context_chunks(
 
 @dataclass
 class _Run:
-    """The chunk that is being filled, and those that are closed."""
+    """Collect the pieces of the open chunk, and keep the closed chunks."""
 
     row_budget: int
     padded_rows: Callable[[int], int]
@@ -94,7 +99,7 @@ class _Run:
 
 
 def _largest_piece(rest: int, run: _Run, max_context_chunk: int, alignment: int) -> int:
-    """The most tokens of `rest`, less than all, that may be cut off and fit; 0 if none do (PLAN-3)."""
+    """Return the most tokens that can be cut off `rest` (fewer than all) and still fit, or 0 (PLAN-3)."""
     pieces = range(alignment, min(max_context_chunk, rest - 1) + 1, alignment)
     fitting = bisect_right(pieces, run.row_budget - run.rows, key=run.padded_rows)
     return fitting * alignment

@@ -1,4 +1,4 @@
-"""ATTEND: attention over a batch's cached context, chunk by chunk (SPEC.md ATTEND-1 to ATTEND-6)."""
+"""Compute attention over a batch's cached context, chunk by chunk (SPEC.md ATTEND-1 to ATTEND-6)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from reference.scalars import Bf16Bits, f32_from_bf16
 
 Reals = npt.NDArray[np.floating[Any]]
 Gather = Callable[[ContextChunk], Bf16Bits]
-"""A chunk -> its rows, uint16 bf16 encodings [num_context_tokens, 576]."""
+"""A function that gathers the rows of a chunk: uint16 bf16 encodings [num_context_tokens, 576]."""
 Merge = Callable[[Partial, Partial], Partial]
-"""What was there, and a chunk's own, of the same tokens -> both."""
+"""A function that merges the earlier partial of some tokens with the new partial of the same tokens."""
 
 LATENT, ROPE = 512, 64
 ROW = LATENT + ROPE
@@ -31,13 +31,14 @@ LAYOUTS = {
     "auto": GENERIC["auto", ROW],
     "fp8": GENERIC["fp8", ROW],
 }
-"""What a cache holds, by kv_cache_dtype."""
+"""The layout of the records of a cache, by kv_cache_dtype."""
 
 
 class Seen(NamedTuple):
-    """What the query tokens of a chunk attend to.
+    """Hold one chunk and the arrays that its query tokens attend to.
 
-    rows: uint16 [n, 576]; q: [tokens, H, D]; k: [n, H, D]; v: [n, H, v_head_dim], all three of the loop's type.
+    rows: uint16 bf16 encodings [n, 576]; q: [tokens, H, D]; k: [n, H, D]; v: [n, H, v_head_dim]. q, k and v have the
+    dtype of the computation.
     """
 
     chunk: ContextChunk
@@ -59,8 +60,12 @@ def compute_prefill_context(
 ) -> Partial:
     """Attend to all of a batch's context, in `dtype`, float32 or float64.
 
-    q: [tokens, H, qk_nope_head_dim + 64]; kv_b_proj: [H, qk_nope_head_dim + v_head_dim, 512]. `record` is told of each
-    chunk. Returns output [tokens, H, v_head_dim] and LSE [H, tokens]; a token of no request is left NaN.
+    q: [tokens, H, qk_nope_head_dim + 64]; kv_b_proj: [H, qk_nope_head_dim + v_head_dim, 512]. `record` is called with
+    each chunk.
+
+    Returns:
+        output [tokens, H, v_head_dim] and LSE [H, tokens]. A token of no request stays NaN.
+
     """
     tokens, heads, head_size = q.shape
     v_head_dim = kv_b_proj.shape[1] - (head_size - ROPE)
@@ -80,7 +85,15 @@ def compute_prefill_context(
 def gather_from(
     kv_cache: npt.NDArray[Any], kv_cache_dtype: str, scale: float, block_table: npt.NDArray[np.int32]
 ) -> Gather:
-    """The gather of GATHER and TWIN for the chunks of one rank; arguments as for compute_prefill_context of SPEC.md."""
+    """Return a gather of GATHER and TWIN for the chunks of one rank.
+
+    kv_cache: [num_blocks, block_size, n] of the kv_cache_dtype; block_table: int32 [requests, max_blocks]; scale: that
+    of "fp8".
+
+    Returns:
+        A function from a chunk to its rows, uint16 bf16 encodings [num_context_tokens, 576].
+
+    """
 
     def gather(chunk: ContextChunk) -> Bf16Bits:
         starts, workspace_starts = np.array(chunk.starts, np.int32), np.array(chunk.cu_seq_lens, np.int32)
@@ -92,12 +105,17 @@ def gather_from(
 
 
 def undefined(tokens: int, heads: int, v_head_dim: int, dtype: type[np.floating[Any]]) -> Partial:
-    """Memory that nothing has been written to."""
+    """Return a partial filled with NaN, which stands for memory that was never written.
+
+    Returns:
+        output of `dtype` [tokens, heads, v_head_dim], and LSE of `dtype` [heads, tokens].
+
+    """
     return Partial(np.full((tokens, heads, v_head_dim), np.nan, dtype), np.full((heads, tokens), np.nan, dtype))
 
 
 def write_empty(result: Partial, tokens: slice) -> None:
-    """Give these tokens the partial of no key (ATTEND-3)."""
+    """Write the partial of no key into the tokens of `tokens`: output 0, LSE -inf (ATTEND-3)."""
     result.output[tokens] = 0
     result.lse[:, tokens] = -np.inf
 
@@ -105,7 +123,14 @@ def write_empty(result: Partial, tokens: slice) -> None:
 def keys_and_values(
     rows: Bf16Bits, kv_b_proj: Reals, v_head_dim: int, dtype: type[np.floating[Any]]
 ) -> tuple[Reals, Reals]:
-    """uint16 bf16 encodings [n, 576] -> k [n, H, D] and v [n, H, v_head_dim], binary64 rounded once."""
+    """Return the keys and values of rows, uint16 bf16 encodings [n, 576].
+
+    kv_b_proj: [H, qk_nope_head_dim + v_head_dim, 512]. The product is computed in binary64 and rounded once to `dtype`.
+
+    Returns:
+        k [n, H, D] and v [n, H, v_head_dim].
+
+    """
     numbers = f32_from_bf16(rows).astype(np.float64)
     heads, outputs, _ = kv_b_proj.shape
     projected = (numbers[:, :LATENT] @ kv_b_proj.astype(np.float64).reshape(heads * outputs, LATENT).T).reshape(
@@ -117,7 +142,14 @@ def keys_and_values(
 
 
 def attend(chunk: ContextChunk, q: Reals, k: Reals, v: Reals, softmax_scale: float) -> Partial:
-    """The partial of each request's query tokens over its own piece of the chunk."""
+    """Return the partial of each request's query tokens over its own piece of the chunk.
+
+    q: [tokens, H, D]; k: [n, H, D]; v: [n, H, v_head_dim].
+
+    Returns:
+        output [tokens, H, v_head_dim] and LSE [H, tokens].
+
+    """
     requests = zip(pairwise(chunk.query_start_loc), pairwise(chunk.cu_seq_lens), strict=True)
     parts = [softmax(q[first:end], k[row:stop], v[row:stop], softmax_scale) for (first, end), (row, stop) in requests]
     return Partial(
@@ -126,7 +158,7 @@ def attend(chunk: ContextChunk, q: Reals, k: Reals, v: Reals, softmax_scale: flo
 
 
 def softmax(q: Reals, k: Reals, v: Reals, softmax_scale: float) -> Partial:
-    """Attention of [t, H, D] queries over [n, H, D] keys, n > 0, and [n, H, v_head_dim] values, without a mask."""
+    """Return unmasked attention of queries [t, H, D] over keys [n, H, D], n > 0, and values [n, H, v_head_dim]."""
     scores = np.matmul(q.transpose(1, 0, 2), k.transpose(1, 2, 0)) * q.dtype.type(softmax_scale)
     most = scores.max(axis=2, keepdims=True)
     weights = np.exp(scores - most)
@@ -136,7 +168,10 @@ def softmax(q: Reals, k: Reals, v: Reals, softmax_scale: float) -> Partial:
 
 
 def accumulate(result: Partial, chunk: ContextChunk, partial: Partial, merge: Merge) -> None:
-    """Merge what a continued request's tokens have, and write the other tokens (ATTEND-5)."""
+    """Write a chunk's partial into `result`. The tokens of a continued request are merged with `merge` (ATTEND-5).
+
+    partial: output [tokens of the chunk, H, v_head_dim] and LSE [H, tokens of the chunk].
+    """
     first, end = chunk.token_slice.start, chunk.token_slice.stop
     boundary = chunk.continuation_token_end if chunk.is_continuation else first
     merged, written = slice(first, boundary), slice(boundary, end)

@@ -1,4 +1,4 @@
-"""PLAN, SHARD: what a batch needs besides the plan of its chunks (SPEC.md PLAN-8 to PLAN-19, SHARD-6 to SHARD-12)."""
+"""Build the metadata of a batch around the plan of its chunks (SPEC.md PLAN-8 to PLAN-19, SHARD-6 to SHARD-12)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSHARDED = Sharding(1)
 
 @dataclass(frozen=True)
 class ContextChunk:
-    """One piece of each request of request_slice, and the query tokens that attend to them (PLAN-10 to PLAN-17)."""
+    """Describe a piece of each request of request_slice, and the query tokens that attend to it (PLAN-10 to 17)."""
 
     request_slice: slice
     token_slice: slice
@@ -35,18 +35,18 @@ class ContextChunk:
 
     @property
     def num_context_tokens(self) -> int:
-        """Tokens of the pieces together (PLAN-16)."""
+        """The number of tokens of all pieces (PLAN-16)."""
         return self.cu_seq_lens[-1]
 
     @property
     def token_to_seq(self) -> Int32s:
-        """int32 [num_context_tokens]: the piece of each row (PLAN-17)."""
+        """The piece of each row, int32 [num_context_tokens] (PLAN-17)."""
         return _piece_of_each_row(self.seq_lens)
 
 
 @dataclass(frozen=True)
 class ShardedContextChunk(ContextChunk):
-    """A chunk of context that several ranks hold: what each of them gathers as well (SHARD-7 to SHARD-12)."""
+    """Describe a chunk of context that several ranks hold, and the rows that each of them gathers (SHARD-7 to 12)."""
 
     padded_local_seq_lens: Numbers
     padded_local_cu_seq_lens: Numbers
@@ -54,23 +54,23 @@ class ShardedContextChunk(ContextChunk):
 
     @property
     def local_starts(self) -> Numbers:
-        """As `starts` (SHARD-7)."""
+        """`starts`, which a sharded chunk counts in rows of one rank (SHARD-7)."""
         return self.starts
 
     @property
     def num_local_context_tokens(self) -> int:
-        """Rows, padding included (SHARD-12)."""
+        """The number of rows of one rank, padding included (SHARD-12)."""
         return self.padded_local_cu_seq_lens[-1]
 
     @property
     def padded_local_token_to_seq(self) -> Int32s:
-        """int32 [num_local_context_tokens]: the piece of each row (SHARD-10)."""
+        """The piece of each row of one rank, int32 [num_local_context_tokens] (SHARD-10)."""
         return _piece_of_each_row(self.padded_local_seq_lens)
 
 
 @dataclass(frozen=True)
 class ContextMetadata:
-    """The chunks of a batch, and the query tokens that no chunk attends for (PLAN-18, PLAN-19)."""
+    """Hold the chunks of a batch, and the query tokens that attend to no chunk (PLAN-18, PLAN-19)."""
 
     context_lens: Numbers
     empty_token_slices: tuple[slice, ...]
@@ -85,10 +85,18 @@ def build_mla_chunked_context_metadata(
     align_chunk_to_block: bool,
     sharding: Sharding = UNSHARDED,
 ) -> ContextMetadata | None:
-    """Build it for the context tokens of R requests and the R + 1 boundaries of their query tokens.
+    """Build the metadata of the context of R requests.
 
-    A chunk is gathered into `workspace_rows` rows. None if no request has context (PLAN-8). Raises ValueError for a
-    call that SPEC.md does not call legal, with argument, figure and what is allowed.
+    context_lens: R numbers of tokens; query_start_loc: the R + 1 boundaries of the query tokens. A chunk is gathered
+    into `workspace_rows` rows.
+
+    Returns:
+        The metadata, or None if no request has context (PLAN-8).
+
+    Raises:
+        ValueError: If a call is not legal by SPEC.md, for example PLAN-11. Names the argument, its value and what is
+            allowed.
+
     """
     _check(context_lens, query_start_loc, block_size, sharding)
     if sharding.ranks == 1:

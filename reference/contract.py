@@ -1,4 +1,4 @@
-"""The contract of the gathers: which calls are well formed, and which of those are legal (SPEC.md, Contract)."""
+"""Check the contract of the gathers: which calls are well formed and which of those are legal (SPEC.md, Contract)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ def check_well_formed(
     seq_starts: Array | None,
     layout: RecordLayout,
 ) -> None:
-    """Raise ValueError for a type, a rank, a size or a count that SPEC.md's table of arguments does not allow."""
+    """Raise ValueError for a type, rank, size or count that SPEC.md's table of arguments does not allow.
+
+    src_cache: layout.cache_dtype [num_blocks, >= 1, layout.width]; block_table: int32 [>= R, max_blocks];
+    workspace_starts: int32 [>= R]; seq_starts: int32 [>= R] or None; batch_size: R. The values in the arrays are not
+    read.
+
+    Raises:
+        ValueError: If an argument is malformed. Names the argument, its value and the allowed one.
+
+    """
     check_array("src_cache", src_cache, np.dtype(layout.cache_dtype).type, 3)
     if src_cache.shape[1] < 1 or src_cache.shape[2] != layout.width:
         raise ValueError(f"src_cache has shape {src_cache.shape}; allowed is [num_blocks, >= 1, {layout.width}]")
@@ -43,7 +52,17 @@ def check_well_formed_generic(
     scale: Array,
     seq_starts: Array | None,
 ) -> RecordLayout:
-    """The same for gather_and_maybe_dequant_cache; returns the layout of its records."""
+    """Return the record layout of a well-formed call of gather_and_maybe_dequant_cache.
+
+    The arguments are those of reference.gather.gather_and_maybe_dequant_cache. The values in the arrays are not read.
+
+    Returns:
+        The layout of GENERIC for kv_cache_dtype and the last dimension of src_cache.
+
+    Raises:
+        ValueError: If an argument is malformed. Names the argument, its value and the allowed one.
+
+    """
     forms = {layout.name: layout.cache_dtype for layout in GENERIC.values()}
     if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in forms:
         raise ValueError(f"kv_cache_dtype is {kv_cache_dtype!r}; allowed are {', '.join(forms)}")
@@ -67,7 +86,12 @@ def check_well_formed_generic(
 
 
 def check_destination(dst: Array, layout: RecordLayout) -> None:
-    """Raise ValueError unless dst is writable uint16 [T, layout.row] whose rows do not overlap."""
+    """Raise ValueError unless dst is writable uint16 [T, layout.row] whose rows do not overlap.
+
+    Raises:
+        ValueError: If dst has another dtype, shape or row stride, or is read-only.
+
+    """
     check_array("dst", dst, np.uint16, 2)
     if dst.shape[1] != layout.row:
         raise ValueError(f"dst has shape {dst.shape}; allowed is [T, {layout.row}]")
@@ -88,7 +112,7 @@ def check_legal(
 ) -> None:
     """Raise ValueError for the first value that makes a well-formed call illegal.
 
-    workspace_starts and seq_starts hold exactly the R >= 1 entries in use.
+    block_table: int32 [>= R, max_blocks]; workspace_starts, seq_starts: int32 [R], exactly the R >= 1 entries in use.
     """
     _check_starts("workspace_starts", workspace_starts)
     source = row_sources(workspace_starts, seq_starts, block_size, num_rows)
@@ -103,7 +127,11 @@ def check_legal_generic(
     owners: npt.NDArray[np.int32],
     seq_starts: npt.NDArray[np.int32] | None,
 ) -> None:
-    """The same for gather_and_maybe_dequant_cache; `owners` holds exactly the T entries of token_to_seq in use."""
+    """Raise ValueError for the first value that makes a call of gather_and_maybe_dequant_cache illegal.
+
+    cu_seq_lens: int32 [R + 1]; `owners`: int32 [T], exactly the entries of token_to_seq in use. The other arguments are
+    those of check_legal.
+    """
     _check_starts("cu_seq_lens", cu_seq_lens)
     requests, rows = len(cu_seq_lens) - 1, len(owners)
     check_each("cu_seq_lens", cu_seq_lens[-1:], cu_seq_lens[-1:] != rows, f"num_tokens, {rows}", first_index=requests)
@@ -154,7 +182,7 @@ def _check_columns(
 
 
 def check_each(name: str, values: Array, wrong: npt.NDArray[np.bool_], allowed: str, first_index: int = 0) -> None:
-    """Raise ValueError for the first of `values` that is wrong, with its place and value."""
+    """Raise ValueError, with place and value, for the first of `values` [N] at which `wrong`, bool [N], is true."""
     if wrong.any():
         index = int(np.flatnonzero(wrong)[0])
         raise ValueError(f"{name}[{index + first_index}] is {values[index]}; allowed is {allowed}")
@@ -169,7 +197,7 @@ def check_array(name: str, array: Array, dtype: type[np.generic], rank: int) -> 
 
 
 def rows_overlap(array: Array) -> bool:
-    """Whether two of the rows of an array with elements, [A, B, N], share memory; they may interleave."""
+    """Return whether two rows of an array [A, B, N] share memory. The array must not be empty. Rows may interleave."""
     outer, inner = array.shape[:2]
     of_outer = array.strides[0] if outer > 1 else 0
     of_inner = array.strides[1] if inner > 1 else 0

@@ -1,4 +1,4 @@
-"""GATHER and TWIN: the gathers, whole (SPEC.md GATHER-1 to 5, GATHER-10, TWIN-1, TWIN-5 to 7, and the contract)."""
+"""Gather rows from a paged cache: the complete gathers (SPEC.md GATHER-1 to 5, GATHER-10, TWIN-1, TWIN-5 to 7)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,18 @@ def gather(
     layout: RecordLayout = NVFP4_DS_MLA,
     scale: npt.ArrayLike = 1.0,
 ) -> Bf16Bits:
-    """Gather and read `num_rows` rows of a paged cache.
+    """Gather `num_rows` rows of a paged cache.
 
     src_cache: layout.cache_dtype [num_blocks, block_size, layout.width], which is uint8 records, or uint16 bf16
     encodings for "auto"; block_table: int32 [>= R, max_blocks]; workspace_starts, seq_starts: int32 [>= R], the latter
-    optional; batch_size: R. Any strides. scale: the tensor's one scale, which "fp8" alone uses (TWIN-9).
-    Returns uint16 bf16 encodings [num_rows, layout.row]; with R = 0 no row is anybody's: [0, layout.row] (GATHER-10).
+    optional; batch_size: R. Any strides. scale: the one scale of the tensor, which only "fp8" uses (TWIN-9).
 
-    Raises ValueError, naming argument, place, value and range, for a call that is not legal (SPEC.md, Contract).
+    Returns:
+        uint16 bf16 encodings [num_rows, layout.row], or [0, layout.row] with R = 0 (GATHER-10).
+
+    Raises:
+        ValueError: If a call is not legal (SPEC.md, Contract). Names argument, place, value and range.
+
     """
     check_well_formed(src_cache, block_table, workspace_starts, batch_size, num_rows, seq_starts, layout)
     rows = np.empty((num_rows if batch_size else 0, layout.row), np.uint16)
@@ -86,9 +90,13 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
     batch_size: int,
     seq_starts: npt.NDArray[np.int32] | None = None,
 ) -> None:
-    """Gather into dst, uint16 bf16 encodings [T, 576] of any row stride; the other arguments as for `gather`.
+    """Gather nvfp4_ds_mla records into dst, uint16 bf16 encodings [T, 576] of any row stride.
 
-    Raises ValueError, with dst untouched, for a call that is not legal (GATHER-6, GATHER-10, GATHER-11).
+    The other arguments are those of `gather`.
+
+    Raises:
+        ValueError: If a call is not legal (GATHER-6, GATHER-10, GATHER-11). dst is then untouched.
+
     """
     _checked_gather(src_cache, dst, block_table, workspace_starts, batch_size, seq_starts, NVFP4_DS_MLA)
 
@@ -101,7 +109,14 @@ def cp_gather_and_upconvert_fp8_kv_cache(
     batch_size: int,
     seq_starts: npt.NDArray[np.int32] | None = None,
 ) -> None:
-    """The same from a cache of fp8_ds_mla, uint8 [num_blocks, block_size, 656] (TWIN)."""
+    """Gather fp8_ds_mla records into dst, uint16 bf16 encodings [T, 576] of any row stride (TWIN).
+
+    src_cache is uint8 [num_blocks, block_size, 656]. The other arguments are those of `gather`.
+
+    Raises:
+        ValueError: If a call is not legal (SPEC.md, Contract). dst is then untouched.
+
+    """
     _checked_gather(src_cache, dst, block_table, workspace_starts, batch_size, seq_starts, FP8_DS_MLA)
 
 
@@ -130,13 +145,15 @@ def gather_and_maybe_dequant_cache(
     scale: npt.NDArray[np.float32],
     seq_starts: npt.NDArray[np.int32] | None = None,
 ) -> None:
-    """Gather records of n numbers alike, n = 576 or 512, into the first num_tokens rows of dst (TWIN-5 to TWIN-9).
+    """Gather records of n equal numbers, n = 576 or 512, into the first num_tokens rows of dst (TWIN-5 to TWIN-9).
 
     src_cache: [num_blocks, block_size, n], uint16 bf16 encodings for "auto", uint8 for "fp8"; dst: uint16 bf16
     encodings [>= T, n] of any row stride; block_table: int32 [>= R, max_blocks]; cu_seq_lens: int32 [R + 1];
     token_to_seq: int32 [>= T]; num_tokens: T; scale: float32 [1] or []; seq_starts: int32 [>= R] or None.
 
-    Raises ValueError, with dst untouched, for a call that is not legal (SPEC.md, Contract).
+    Raises:
+        ValueError: If a call is not legal (SPEC.md, Contract). dst is then untouched.
+
     """
     layout = check_well_formed_generic(
         src_cache, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts

@@ -1,4 +1,4 @@
-"""MERGE: two partial results of attention into one (SPEC.md MERGE, and its contract)."""
+"""Merge two partial results of attention into one (SPEC.md MERGE, and its contract)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Reals = npt.NDArray[np.floating[Any]]
 
 BF16 = np.dtype(np.uint16)
 OUTPUTS = (BF16, np.dtype(np.float16), np.dtype(np.float32))
-"""What an output may hold: encodings of bf16, binary16 or binary32."""
+"""The element types of an output: uint16 encodings of bf16, binary16 or binary32."""
 
 
 class Partial(NamedTuple):
-    """What attention over a part of the keys gives: output [T, H, D] and LSE [H, T], both of one binary type."""
+    """Hold attention over a part of the keys: output [T, H, D] and LSE [H, T], both of one floating type."""
 
     output: Reals
     lse: Reals
 
 
 def merge(prefix: Partial, suffix: Partial) -> Partial:
-    """The partial over the keys of both, in their own type (MERGE-1 to MERGE-5)."""
+    """Return the partial over the keys of both (MERGE-1 to 5): output [T, H, D] and LSE [H, T] of the type given."""
     lses = np.stack([counted(prefix.lse), counted(suffix.lse)])
     most = lses.max(axis=0)
     with np.errstate(invalid="ignore", over="ignore"):  # LSEs may lie further apart than their type reaches
@@ -41,12 +41,12 @@ def merge(prefix: Partial, suffix: Partial) -> Partial:
 
 
 def counted(lse: Reals) -> Reals:
-    """An LSE as it counts: +inf as -inf (MERGE-3)."""
+    """Return an LSE of any shape with +inf replaced by -inf, as both count as "no key" (MERGE-3)."""
     return np.where(np.isposinf(lse), -np.inf, lse).astype(lse.dtype)
 
 
 def numbers(output: Array) -> npt.NDArray[np.float64]:
-    """An array of one of the types of OUTPUTS -> the numbers it holds, exactly."""
+    """Return the numbers of an array as float64 of the same shape, exactly. The dtype must be one of OUTPUTS."""
     return (f32_from_bf16(output) if output.dtype == BF16 else output).astype(np.float64)
 
 
@@ -58,12 +58,14 @@ def merge_attn_states(
     suffix_lse: Array,
     output_lse: Array | None = None,
 ) -> None:
-    """Merge in binary64 and round once (for bf16 through binary32): all of MERGE.
+    """Merge in binary64 and round once, for bf16 through binary32 (MERGE).
 
     output, prefix_output, suffix_output: [T, H, D] of one type of OUTPUTS; the LSEs: float32 [H, T]. Any legal strides.
+    output and output_lse are written.
 
-    Raises ValueError, naming argument, place, value and what is allowed, with nothing written, for a call that is not
-    legal.
+    Raises:
+        ValueError: If the call is not legal. Names argument, place, value and range; nothing is written.
+
     """
     check_well_formed(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
     prefix = Partial(numbers(prefix_output), prefix_lse.astype(np.float64))
@@ -85,7 +87,10 @@ def check_well_formed(
     suffix_lse: Array,
     output_lse: Array | None = None,
 ) -> None:
-    """Raise ValueError, naming the argument, unless a call of merge_attn_states is well formed (MERGE-10)."""
+    """Raise ValueError, naming the argument, unless a call of merge_attn_states is well formed (MERGE-10).
+
+    The shapes and dtypes are those of merge_attn_states.
+    """
     _check_output(output)
     tokens, heads, _ = output.shape
     for name, partial in (("prefix_output", prefix_output), ("suffix_output", suffix_output)):
@@ -131,7 +136,11 @@ def _check_written(name: str, array: Array, rows: Array) -> None:
 
 
 def check_legal(name: str, partial: Partial) -> None:
-    """Raise ValueError, naming the "prefix" or "suffix", for the first number that makes a well-formed call illegal."""
+    """Raise ValueError for the first number that makes a well-formed call illegal.
+
+    `name` is "prefix" or "suffix"; `partial` is float64, output [T, H, D] and LSE [H, T]. A NaN in the LSE is illegal,
+    and so is an infinity or a NaN in the output where the LSE counts.
+    """
     _refuse(f"{name}_lse", partial.lse, np.isnan(partial.lse), "any other number")
     weighty = ~np.isneginf(counted(partial.lse)).T[..., None]
     _refuse(f"{name}_output", partial.output, weighty & ~np.isfinite(partial.output), "finite where its LSE is")

@@ -1,4 +1,4 @@
-"""PAGE and ownership: from a row of the workspace to a record (SPEC.md PAGE-1, GATHER-1 to 3, TWIN-6)."""
+"""Map each row of a workspace to its record in a paged cache (SPEC.md PAGE-1, GATHER-1 to 3, TWIN-6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Sources(NamedTuple):
-    """Where the rows of a workspace come from: int64 [T] each, a row's request, its token, and the token's record."""
+    """Hold the source of each of T rows, int64 [T] each: request, token, and the token's block column and slot."""
 
     request: Ints
     token: Ints
@@ -20,7 +20,14 @@ class Sources(NamedTuple):
 
 
 def row_owners(workspace_starts: npt.ArrayLike, num_rows: int) -> Ints:
-    """int [R] -> int64 [T]: the last request that starts at or before each row; -1 where none does (GATHER-1)."""
+    """Return the owner of each row: the last request that starts at or before it (GATHER-1).
+
+    workspace_starts: int [R], ascending.
+
+    Returns:
+        int64 [num_rows], -1 for a row before the first start.
+
+    """
     starts = np.asarray(workspace_starts, np.int64)
     return np.searchsorted(starts, np.arange(num_rows), side="right") - 1
 
@@ -32,9 +39,14 @@ def row_sources(
     num_rows: int,
     owners: npt.ArrayLike | None = None,
 ) -> Sources:
-    """int [R], int [R] or None -> the source of each of the T rows (PAGE-1, GATHER-1 to 3).
+    """Return the source of each of the T = num_rows rows (PAGE-1, GATHER-1 to 3).
 
-    `owners`, int [T], says whose each row is where workspace_starts does not (TWIN-6).
+    workspace_starts: int [R]; seq_starts: int [R], or None for 0. `owners`, int [T], gives the request of each row;
+    None derives it from workspace_starts (TWIN-6).
+
+    Returns:
+        Four arrays, int64 [T].
+
     """
     starts = np.asarray(workspace_starts, np.int64)
     first = np.zeros_like(starts) if seq_starts is None else np.asarray(seq_starts, np.int64)

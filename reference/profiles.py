@@ -1,4 +1,4 @@
-"""WRITE: the profiles of SPEC.md's table, as data."""
+"""List the writer profiles of SPEC.md's table as data (WRITE)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Profile:
-    """How a writer quantizes, where SPEC.md leaves it open: one value for each parameter (WRITE-10 to WRITE-13, 17)."""
+    """Describe how a writer quantizes where SPEC.md leaves a choice, one value a parameter (WRITE-10 to 13, 17)."""
 
     name: str
     nan: Literal["ignored", "spreads"] = "ignored"
@@ -29,4 +29,4 @@ PROFILES = {
     )
 }
 DEFAULT = PROFILES["vllm-0.33"]
-"""What the caches of vLLM's releases hold."""
+"""The profile of vLLM's releases."""

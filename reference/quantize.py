@@ -1,4 +1,4 @@
-"""WRITE: from bf16 numbers to the bytes of records (SPEC.md WRITE-10 to WRITE-20)."""
+"""Quantize bf16 numbers into the bytes of records (SPEC.md WRITE-10 to WRITE-20)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ LEAST_POWER = np.float32(1e-4)
 
 
 def quantize_nvfp4(kv_c: Bf16Bits, k_pe: Bf16Bits, profile: Profile, layout: RecordLayout = NVFP4_DS_MLA) -> Records:
-    """uint16 bf16 encodings [N, 512] and [N, 64] -> uint8 records [N, layout.nbytes] (WRITE-10 to WRITE-15)."""
+    """Return the nvfp4_ds_mla records of N tokens (WRITE-10 to WRITE-15).
+
+    kv_c: uint16 bf16 encodings [N, 512]; k_pe: uint16 bf16 encodings [N, 64].
+
+    Returns:
+        uint8 [N, layout.nbytes].
+
+    """
     blocks = f32_from_bf16(kv_c).reshape(len(kv_c), layout.scales.count, layout.block)
     scales = scale_bytes(scale_factors(amax(blocks, profile.nan), profile.sixth), profile.scale)
     codes = latent_codes(blocks, E4M3.decode(scales)[..., None], profile.normalisation)
@@ -31,7 +38,14 @@ def quantize_nvfp4(kv_c: Bf16Bits, k_pe: Bf16Bits, profile: Profile, layout: Rec
 
 
 def amax(blocks: Floats, nan: str) -> Floats:
-    """float32 [..., n] -> [...]: the largest magnitude (WRITE-10)."""
+    """Return the largest magnitude of each block of n numbers, float32 [..., n] (WRITE-10).
+
+    If `nan` is "ignored" a NaN counts as 0. Otherwise a NaN makes the result NaN.
+
+    Returns:
+        float32 [...].
+
+    """
     magnitudes = np.abs(blocks)
     if nan == "ignored":
         magnitudes = np.where(np.isnan(magnitudes), np.float32(0), magnitudes)
@@ -40,7 +54,7 @@ def amax(blocks: Floats, nan: str) -> Floats:
 
 
 def scale_factors(largest: Floats, sixth: str) -> Floats:
-    """float32 amax -> float32 sf of the same shape (WRITE-11)."""
+    """Return float32 scale factors for float32 amax of any shape: one sixth, at least LEAST_SCALE (WRITE-11)."""
     with np.errstate(invalid="ignore"):
         scaled = largest * SIXTH if sixth == "multiplied" else largest / np.float32(6)
     factors: Floats = np.maximum(scaled, LEAST_SCALE)  # NaN stays NaN
@@ -48,7 +62,14 @@ def scale_factors(largest: Floats, sixth: str) -> Floats:
 
 
 def scale_bytes(factors: Floats, rule: str) -> Codes:
-    """float32 sf -> uint8 scale bytes of the same shape (WRITE-12)."""
+    """Return e4m3 scale bytes for float32 scale factors of any shape (WRITE-12).
+
+    The `rule` "nearest" rounds to nearest. The other one takes the smallest byte that is not below the factor.
+
+    Returns:
+        uint8 of the shape of `factors`.
+
+    """
     if rule == "nearest":
         return E4M3.encode(factors)
     not_below = np.searchsorted(np.array(E4M3.magnitudes, np.float32), factors)
@@ -56,13 +77,20 @@ def scale_bytes(factors: Floats, rule: str) -> Codes:
 
 
 def latent_codes(x: Floats, scale: Floats, normalisation: str) -> Codes:
-    """float32 elements and the numbers of their scale bytes -> uint8 e2m1 codes (WRITE-13)."""
+    """Return uint8 e2m1 codes of float32 elements [..., n] and their scales' float32 values [..., 1] (WRITE-13)."""
     with np.errstate(over="ignore", invalid="ignore"):
         return E2M1.encode(x / scale if normalisation == "division" else x * (np.float32(1) / scale))
 
 
 def quantize_fp8_ds_mla(kv_c: Bf16Bits, k_pe: Bf16Bits, profile: Profile) -> Records:
-    """uint16 bf16 encodings [N, 512] of finite numbers and [N, 64] -> uint8 records [N, 656] (WRITE-16 to 18)."""
+    """Return the fp8_ds_mla records of N tokens (WRITE-16 to WRITE-18).
+
+    kv_c: uint16 bf16 encodings [N, 512] of finite numbers, which is not checked; k_pe: uint16 bf16 encodings [N, 64].
+
+    Returns:
+        uint8 [N, 656].
+
+    """
     tiles = f32_from_bf16(kv_c).reshape(len(kv_c), kv_c.shape[1] // TILE, TILE)
     scales = tile_scales(amax(tiles, profile.nan), profile.tile)
     latent = E4M3.encode(tiles / scales[..., None]).reshape(kv_c.shape)
@@ -70,7 +98,14 @@ def quantize_fp8_ds_mla(kv_c: Bf16Bits, k_pe: Bf16Bits, profile: Profile) -> Rec
 
 
 def tile_scales(largest: Floats, rule: str) -> Floats:
-    """float32 amax -> float32 scales of the same shape (WRITE-17)."""
+    """Return scales for float32 amax of any shape (WRITE-17).
+
+    The `rule` "arbitrary" keeps amax / 448. The other one rounds it up to a power of two.
+
+    Returns:
+        float32 of the shape of `largest`.
+
+    """
     scaled = largest / np.float32(448)
     if rule == "arbitrary":
         scales: Floats = np.maximum(scaled, LEAST_TILE_SCALE)
@@ -81,13 +116,20 @@ def tile_scales(largest: Floats, rule: str) -> Floats:
 
 
 def quantize_fp8(kv_c: Bf16Bits, k_pe: Bf16Bits, scale: np.float32) -> Records:
-    """uint16 bf16 encodings [N, 512] and [N, 64] -> uint8 records [N, 576] (WRITE-20)."""
+    """Return the "fp8" records of N tokens: e4m3 codes of each number divided by `scale` (WRITE-20).
+
+    kv_c: uint16 bf16 encodings [N, 512]; k_pe: uint16 bf16 encodings [N, 64].
+
+    Returns:
+        uint8 [N, 576].
+
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return E4M3.encode(f32_from_bf16(np.concatenate([kv_c, k_pe], axis=1)) / np.float32(scale))
 
 
 def store(records: Records, field: Field, codes: Codes) -> None:
-    """Put uint8 codes [N, field.count] where a field of uint8 records [N, bytes] has them (RECORD-1 to RECORD-4)."""
+    """Store uint8 codes [N, field.count] in a field of uint8 records [N, bytes] (RECORD-1 to RECORD-4)."""
     stored = np.empty_like(codes)
     stored[:, list(field.order) or slice(None)] = codes
     width = 8 // field.per_byte

@@ -1,4 +1,4 @@
-"""READ and TWIN: from packed records to bf16 rows (SPEC.md READ-1 to READ-6, TWIN-2 to TWIN-4, TWIN-8, TWIN-9)."""
+"""Read packed records into bf16 rows (SPEC.md READ-1 to READ-6, TWIN-2 to TWIN-4, TWIN-8, TWIN-9)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ _ALL_BYTES = np.arange(256, dtype=np.uint8)
 
 
 def read_records(layout: RecordLayout, records: Records, scale: npt.ArrayLike = 1.0) -> Bf16Bits:
-    """uint8 [N, layout.nbytes] -> uint16 bf16 encodings [N, layout.row]: latent, then RoPE key.
+    """Return the rows of uint8 records [N, layout.nbytes]: latent, then RoPE key.
 
-    `scale` is the tensor's one binary32 scale, a number, [] or [1]; only numbers of e4m3 without a scale of their own
-    use it (TWIN-9).
+    `scale` is one binary32 scale for the tensor, a number, [] or [1]. Only e4m3 numbers in records without scales use
+    it (TWIN-9).
+
+    Returns:
+        uint16 bf16 encodings [N, layout.row].
+
     """
     if not layout.scales.count:
         return _read_alike(layout.latent, records, np.asarray(scale, np.float32).reshape(1))
@@ -28,14 +32,19 @@ def read_records(layout: RecordLayout, records: Records, scale: npt.ArrayLike = 
 
 
 def _read_alike(numbers: Field, records: Records, scale: Floats) -> Bf16Bits:
-    """uint8 [N, n * bytes of a number] -> uint16 [N, n]: copied (TWIN-8), or multiplied by one scale (TWIN-9)."""
+    """Return uint16 [N, n] for records of n equal numbers: copied (TWIN-8), or multiplied by one scale (TWIN-9)."""
     if isinstance(numbers.scalar, WideFloat):
         return _wide(numbers, records)
     return _scaled(numbers.scalar.values, scale)[_bytes_of(numbers, records)]  # 256 products, of which all are made
 
 
 def read_latent(layout: RecordLayout, records: Records) -> Bf16Bits:
-    """uint8 [N, layout.nbytes] -> uint16 [N, layout.latent.count]: code times scale (READ-1, 3, 4, 6; TWIN-2, 4)."""
+    """Return the latent of uint8 records [N, layout.nbytes], each code times its scale (READ-1, 3, 4, 6; TWIN-2, 4).
+
+    Returns:
+        uint16 bf16 encodings [N, layout.latent.count].
+
+    """
     latent, scales = layout.latent, layout.scales
     assert isinstance(latent.scalar, MiniFloat)
     if isinstance(scales.scalar, WideFloat):
@@ -47,7 +56,12 @@ def read_latent(layout: RecordLayout, records: Records) -> Bf16Bits:
 
 
 def read_rope(layout: RecordLayout, records: Records) -> Bf16Bits:
-    """uint8 [N, layout.nbytes] -> uint16 [N, layout.rope.count]: unscaled (READ-2, 3, 5, 6; TWIN-3)."""
+    """Return the unscaled RoPE key of uint8 records [N, layout.nbytes] (READ-2, 3, 5, 6; TWIN-3).
+
+    Returns:
+        uint16 bf16 encodings [N, layout.rope.count].
+
+    """
     if isinstance(layout.rope.scalar, WideFloat):
         return _wide(layout.rope, records)
     stored = bf16_from_f32(layout.rope.scalar.values)[_bytes_of(layout.rope, records)]
@@ -61,7 +75,7 @@ def _scaled(elements: Floats, scales: Floats) -> Bf16Bits:
 
 
 def _wide(field: Field, records: Records) -> npt.NDArray[Any]:
-    """The numbers of a field of whole bytes, [N, count]."""
+    """Return the numbers of a WideFloat field of N records, [N, count] of the field's dtype."""
     assert isinstance(field.scalar, WideFloat)
     return np.ascontiguousarray(_bytes_of(field, records)).view(np.dtype(field.scalar.dtype))
 
@@ -72,7 +86,12 @@ def _bytes_of(field: Field, records: Records) -> Records:
 
 @lru_cache
 def _products(code: MiniFloat, scale: MiniFloat, per_byte: int) -> npt.NDArray[np.uint32]:
-    """[65,536]: for scale byte * 256 + latent byte, the bf16 products of the latent byte's codes, side by side."""
+    """Return the bf16 products of each scale byte and the codes of each latent byte.
+
+    Returns:
+        uint16 or uint32 [65,536]: at scale byte * 256 + latent byte, the products of that byte's codes side by side.
+
+    """
     width = 8 // per_byte
     codes = np.stack([_ALL_BYTES >> width * i & (1 << width) - 1 for i in range(per_byte)], axis=-1)
     products = scale.values[:, None, None] * code.decode(codes)  # exact in float32

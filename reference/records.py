@@ -1,4 +1,4 @@
-"""RECORD: where a record keeps what, as data (SPEC.md RECORD-1 to RECORD-5, WRITE-16, TWIN-8, TWIN-9)."""
+"""Describe the records of a cache: field offsets, sizes and orders (RECORD-1 to 5, WRITE-16, TWIN-8, TWIN-9)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True)
 class Field:
-    """A run of `count` numbers of one format from byte `offset` of a record on.
+    """Describe a run of `count` numbers of one format, which starts at byte `offset` of a record.
 
-    Element e is stored at position `order[e]` (at e, where `order` is empty). A byte holds `per_byte` positions, the
-    lower ones in its lower bits; a number of several bytes is little endian.
+    Element e is stored at position `order[e]`, or at position e if `order` is empty. A byte holds `per_byte` positions,
+    the lower ones in its lower bits. A number of several bytes is little endian.
     """
 
     name: str
@@ -30,41 +30,41 @@ class Field:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes of the record the field takes."""
+        """The size of the field in bytes."""
         return self.count * self.scalar.nbytes // self.per_byte
 
     @property
     def end(self) -> int:
-        """The byte after the field's last one."""
+        """The offset of the first byte after the field."""
         return self.offset + self.nbytes
 
     def position(self, element: int) -> int:
-        """The position at which an element is stored."""
+        """Return the position at which an element is stored."""
         return self.order[element] if self.order else element
 
     def byte_of(self, element: int) -> int:
-        """The byte of the record that holds an element, or the first byte of it."""
+        """Return the offset, in the record, of the first byte that holds an element."""
         return self.offset + self.position(element) * self.scalar.nbytes // self.per_byte
 
     def shift_of(self, element: int) -> int:
-        """The lowest bit, within its byte, of an element."""
+        """Return the lowest bit of an element within its byte."""
         return self.position(element) % self.per_byte * (8 // self.per_byte)
 
     def in_order(self, stored: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """[..., count] numbers by position -> the same numbers by element."""
+        """Return numbers [..., count], given by position, ordered by element."""
         return stored[..., list(self.order)] if self.order else stored
 
 
 NO_FIELD = Field("none", 0, 0, E4M3)
-"""What a record does not have."""
+"""The empty field, for a record that lacks one."""
 
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """A packed record of one token: latent, RoPE key, and one scale a block of the latent.
+    """Describe the packed record of one token: latent, RoPE key, and one scale for each block of the latent.
 
-    A record of n numbers alike is all latent: no RoPE key of its own, no scales. `producer` says whose record it is:
-    the same dtype name stands for other geometries elsewhere. `cache_dtype` is NumPy's name for a cache's elements.
+    In a generic record all n numbers are latent: `rope` and `scales` are NO_FIELD. `producer` names the project and the
+    geometry, because the same dtype name has other geometries elsewhere. `cache_dtype` is the NumPy dtype of a cache.
     """
 
     name: str
@@ -76,32 +76,32 @@ class RecordLayout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one record."""
+        """The size of a record in bytes."""
         return max(field.end for field in (self.latent, self.rope, self.scales))
 
     @property
     def width(self) -> int:
-        """Elements of one record in a cache."""
+        """The number of cache elements in a record."""
         return self.nbytes // np.dtype(self.cache_dtype).itemsize
 
     @property
     def row(self) -> int:
-        """Elements of one gathered row: latent, then RoPE."""
+        """The number of elements in a gathered row: latent, then RoPE key."""
         return self.latent.count + self.rope.count
 
     @property
     def converted(self) -> int:
-        """How many of a row's elements are numbers worked out; those behind them are copied bit for bit."""
+        """How many elements of a row are computed from codes. The elements after them are copied bit for bit."""
         return sum(field.count for field in (self.latent, self.rope) if isinstance(field.scalar, MiniFloat))
 
     @property
     def block(self) -> int:
-        """Latent elements that share a scale of the record."""
+        """The number of latent elements that share a scale."""
         return self.latent.count // self.scales.count
 
 
 def transposed(rows: int, columns: int) -> tuple[int, ...]:
-    """Where each element of a row-major [rows, columns] matrix stands in its stored transpose."""
+    """Return the position of each element of a row-major [rows, columns] matrix in its stored transpose."""
     return tuple(element % columns * rows + element // columns for element in range(rows * columns))
 
 
@@ -123,7 +123,7 @@ FP8_DS_MLA = RecordLayout(
 
 
 def generic(kv_cache_dtype: str, n: int) -> RecordLayout:
-    """A record of n numbers alike: bf16 for "auto" (TWIN-8), e4m3 under one scale a tensor for "fp8" (TWIN-9)."""
+    """Return the layout of n equal numbers: bf16 for "auto" (TWIN-8), e4m3 with one tensor scale for "fp8" (TWIN-9)."""
     scalars: dict[str, MiniFloat | WideFloat] = {"auto": BF16, "fp8": E4M3}
     scalar = scalars[kv_cache_dtype]
     cache_dtype = scalar.dtype if isinstance(scalar, WideFloat) else "|u1"
@@ -133,4 +133,4 @@ def generic(kv_cache_dtype: str, n: int) -> RecordLayout:
 
 
 GENERIC = {(kv_cache_dtype, n): generic(kv_cache_dtype, n) for kv_cache_dtype in ("auto", "fp8") for n in (576, 512)}
-"""The records that gather_and_maybe_dequant_cache reads, by kv_cache_dtype and width."""
+"""The records that gather_and_maybe_dequant_cache reads, by (kv_cache_dtype, width)."""

@@ -1,4 +1,4 @@
-"""SCALAR: the number formats e2m1, e4m3 and bf16 (SPEC.md SCALAR-1 to SCALAR-8)."""
+"""Convert between float32 and the number formats e2m1, e4m3 and bf16 (SPEC.md SCALAR-1 to SCALAR-8)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BF16_NAN = np.uint16(0x7FFF)
 
 @dataclass(frozen=True)
 class MiniFloat:
-    """A sign-magnitude format of at most eight bits, given by the magnitudes of its non-negative finite codes.
+    """Describe a sign-magnitude format of at most eight bits by the magnitudes of its non-negative finite codes.
 
-    Magnitudes ascend, so that a code's order is its magnitude's. `nan_code` is what a NaN becomes; codes of either sign
-    from `first_nan` on are NaN (none, if that is the sign bit itself).
+    `magnitudes` ascends, so that codes and magnitudes have the same order. A NaN is encoded as `nan_code`. The codes of
+    either sign from `first_nan` on are NaN; there is no NaN code if `first_nan` is `sign_bit`.
     """
 
     name: str
@@ -30,7 +30,7 @@ class MiniFloat:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that hold one code, or several."""
+        """The size of the smallest unit that holds codes: 1 byte."""
         return 1
 
     @property
@@ -40,7 +40,7 @@ class MiniFloat:
 
     @cached_property
     def values(self) -> Floats:
-        """float32 [2 * sign_bit], read-only: the value of every code (SCALAR-1, SCALAR-4)."""
+        """The value of every code (SCALAR-1, SCALAR-4): float32 [2 * sign_bit], read-only."""
         half = np.full(self.sign_bit, np.nan, np.float32)
         half[: self.first_nan] = self.magnitudes
         values = np.concatenate([half, -half])
@@ -48,11 +48,11 @@ class MiniFloat:
         return values
 
     def decode(self, codes: Codes) -> Floats:
-        """uint8 codes of any shape -> float32 values of the same shape (SCALAR-1, SCALAR-4)."""
+        """Return float32 values for uint8 codes, of the same shape (SCALAR-1, SCALAR-4)."""
         return self.values[codes]
 
     def encode(self, x: npt.ArrayLike) -> Codes:
-        """float32 of any shape -> uint8 codes: nearest, ties to even, saturating (SCALAR-2, 3, 5, 6)."""
+        """Return uint8 codes for float32 of any shape: nearest, ties to even, saturating (SCALAR-2, 3, 5 and 6)."""
         given = np.asarray(x, np.float32)
         numbers = np.where(np.isnan(given), np.float32(0), given)
         magnitudes = np.array(self.magnitudes, np.float32)
@@ -66,14 +66,14 @@ class MiniFloat:
 
 @dataclass(frozen=True)
 class WideFloat:
-    """A format of whole bytes, little endian, that a record holds as it is: `dtype` is NumPy's name for its bits."""
+    """Describe a little endian format of whole bytes. `dtype` is the NumPy dtype of its bits."""
 
     name: str
     dtype: str
 
     @property
     def nbytes(self) -> int:
-        """Bytes of one number."""
+        """The size of one number in bytes."""
         return np.dtype(self.dtype).itemsize
 
 
@@ -90,7 +90,7 @@ BINARY32 = WideFloat("binary32", "<f4")
 
 
 def bf16_from_f32(x: npt.ArrayLike) -> Bf16Bits:
-    """float32 of any shape -> uint16 bf16 encodings: nearest even, NaN to 0x7FFF (SCALAR-7, SCALAR-8)."""
+    """Return uint16 bf16 encodings of float32 numbers of any shape: nearest even, NaN to 0x7FFF (SCALAR-7 and 8)."""
     numbers = np.asarray(x, np.float32)
     bits = numbers.view(np.uint32)
     # Just under half of the discarded part, plus the kept part's last bit, carries exactly where rounding goes up. Only
@@ -100,5 +100,5 @@ def bf16_from_f32(x: npt.ArrayLike) -> Bf16Bits:
 
 
 def f32_from_bf16(bits: Bf16Bits) -> Floats:
-    """uint16 bf16 encodings of any shape -> float32, exact."""
+    """Return the exact float32 values of uint16 bf16 encodings of any shape."""
     return (np.asarray(bits, np.uint16).astype(np.uint32) << 16).view(np.float32)

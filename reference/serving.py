@@ -1,4 +1,4 @@
-"""SERVE: which gather reads which cache, and what is refused at startup (SPEC.md SERVE-1 and SERVE-3 to SERVE-10)."""
+"""Choose the gather for a cache and refuse configurations at startup (SPEC.md SERVE-1 and SERVE-3 to SERVE-10)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,14 @@ RANK, ROPE = 512, 64
 
 
 def gathers_for(kv_cache_dtype: str, workspace: str = "bf16") -> tuple[str, ...]:
-    """The operators that may gather context of a kv_cache_dtype into a `workspace` of "bf16" or "fp8" (SERVE-1).
+    """Choose the operators that gather context of a kv_cache_dtype into a `workspace` of "bf16" or "fp8" (SERVE-1).
 
-    Raises ValueError for a kv_cache_dtype that no gather reads, and for a workspace that it cannot fill.
+    Returns:
+        The names of the operators; any of them may be used.
+
+    Raises:
+        ValueError: If the kv_cache_dtype has no gather, or its gathers cannot fill this workspace.
+
     """
     if kv_cache_dtype not in GATHERS:
         raise ValueError(f"--kv-cache-dtype is {kv_cache_dtype!r}, which no gather reads; {_allowed(*GATHERS)}")
@@ -43,7 +48,7 @@ def gathers_for(kv_cache_dtype: str, workspace: str = "bf16") -> tuple[str, ...]
 
 @dataclass(frozen=True)
 class Serving:
-    """What a server is started with, as far as SERVE speaks of it; the default is a configuration that starts."""
+    """Hold the part of a server's configuration that SERVE is about. The default starts."""
 
     kv_cache_dtype: str = "nvfp4_ds_mla"
     uses_mla: bool = True
@@ -56,7 +61,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A rule that a configuration breaks: the option or the figure that breaks it, what it is, and what it may be."""
+    """Describe a rule that a configuration breaks: the option, its value, and the allowed values."""
 
     clause: str
     option: str
@@ -64,7 +69,7 @@ class Refusal:
     allowed: tuple[str, ...]
 
     def __str__(self) -> str:
-        """What a user can act on (SERVE-9)."""
+        """Return a message that a user can act on (SERVE-9)."""
         allowed = f"{self.option} is {self.found}; {_allowed(*self.allowed)}"
         if self.option == "--kv-cache-dtype":
             return allowed
@@ -72,7 +77,7 @@ class Refusal:
 
 
 def refusals(config: Serving) -> Iterator[Refusal]:
-    """The rules of SERVE-3 to SERVE-8 that a configuration breaks."""
+    """Yield each rule of SERVE-3 to SERVE-8 that a configuration breaks."""
     dtype = config.kv_cache_dtype
     if config.uses_mla and dtype not in GATHERS:
         yield Refusal("SERVE-8", "--kv-cache-dtype", f"{dtype} on a model with MLA", tuple(GATHERS))
@@ -95,7 +100,12 @@ def refusals(config: Serving) -> Iterator[Refusal]:
 
 
 def check_startup(config: Serving) -> None:
-    """Raise ValueError, with a line for each rule that the configuration breaks, before anything is started."""
+    """Raise ValueError if the configuration breaks a rule, with one line for each rule (SERVE-3 to SERVE-8).
+
+    Raises:
+        ValueError: If a rule is broken. It is raised before anything is started.
+
+    """
     found = [str(refusal) for refusal in refusals(config)]
     if found:
         raise ValueError("\n".join(found))

@@ -1,8 +1,8 @@
-"""The second model of attention over cached context: SPEC.md's ATTEND clauses in torch, with the gathers left out.
+"""Attend to cached context in torch: the second model of SPEC.md's ATTEND clauses, without the gathers.
 
-It is written from SPEC.md and shares nothing with the NumPy model, neither code nor method: a piece of a request is
-read straight from its records, each request has running sums that its pieces are added to (nothing is merged, and no
-chunk begins or ends anything), and a request without pieces is one that has no sums.
+It is written from SPEC.md and shares neither code nor method with the NumPy model. A piece of a request is read
+straight from its records. Each request has running sums, to which its pieces are added: no partial is merged, and chunk
+borders have no effect. A request without pieces has no sums.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ _LATENT, _ROPE = 512, 64
 
 
 class _Sums(NamedTuple):
-    """For queries [t] and heads [H]: the largest score [H, t], the sum of weights [H, t] and of values [H, t, v]."""
+    """Hold the running sums of queries [t] and heads [H]: largest score [H, t], weights [H, t], values [H, t, v]."""
 
     most: Tensor
     weights: Tensor
@@ -25,10 +25,17 @@ class _Sums(NamedTuple):
 
 
 def read(records: Tensor, kv_cache_dtype: str, scale: float) -> Tensor:
-    """Read records [N, n] as the float32 rows [N, 576] that their bf16 are: READ and TWIN.
+    """Read records [N, n] into rows: the values of their bf16 numbers (READ, TWIN).
 
-    records is bfloat16 [N, 576] for "auto", else uint8 with n = 352, 656 or 576 by kv_cache_dtype: "nvfp4_ds_mla",
-    "fp8_ds_mla" or "fp8". Another kv_cache_dtype raises ValueError.
+    records is bfloat16 [N, 576] for "auto", else uint8 with n = 352 for "nvfp4_ds_mla", 656 for "fp8_ds_mla" and 576
+    for "fp8". `scale` counts only for "fp8".
+
+    Returns:
+        float32 [N, 576].
+
+    Raises:
+        ValueError: If the kv_cache_dtype is another one.
+
     """
     if kv_cache_dtype == "nvfp4_ds_mla":
         return decode_records(records).float()
@@ -40,14 +47,14 @@ def read(records: Tensor, kv_cache_dtype: str, scale: float) -> Tensor:
 
 
 def _add(sums: _Sums, scores: Tensor, v: Tensor) -> _Sums:
-    """Add keys: scores [H, t, n] and values [H, n, v]."""
+    """Return the sums with keys added: scores [H, t, n] and values [H, n, v]."""
     most = torch.maximum(sums.most, scores.amax(dim=2))
     before, now = torch.exp(sums.most - most), torch.exp(scores - most[..., None])
     return _Sums(most, before * sums.weights + now.sum(dim=2), before[..., None] * sums.values + now @ v)
 
 
 def _piece(kv_cache: Tensor, table_row: Tensor, start: int, length: int) -> Tensor:
-    """Give the records of tokens [start, start + length) of the request with that row (PAGE-1)."""
+    """Return the records of tokens [start, start + length) of the request with that row of the block table (PAGE-1)."""
     tokens = torch.arange(start, start + length, device=kv_cache.device)
     return kv_cache[table_row[tokens // kv_cache.shape[1]].long(), tokens % kv_cache.shape[1]]
 
@@ -62,11 +69,15 @@ def compute_prefill_context(
     kv_b_proj: Tensor,
     softmax_scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """Attend to a batch's cached context: ATTEND-1 to ATTEND-6, on one rank.
+    """Attend to a batch's cached context, ATTEND-1 to ATTEND-6, on one rank.
 
-    q is float32 [tokens, H, qk_nope_head_dim + 64], kv_cache what `read` reads [num_blocks, block_size, n], block_table
-    int32 [requests, max_blocks], kv_b_proj float32 [H, qk_nope_head_dim + v_head_dim, 512]. chunked_context has the
-    fields of PLAN. Returns output float32 [tokens, H, v_head_dim] and LSE float32 [H, tokens] on the device of q.
+    q is float32 [tokens, H, qk_nope_head_dim + 64]; kv_cache [num_blocks, block_size, n] as `read` takes it;
+    block_table int32 [requests, max_blocks]; kv_b_proj float32 [H, qk_nope_head_dim + v_head_dim, 512]. chunked_context
+    has the fields of PLAN.
+
+    Returns:
+        output float32 [tokens, H, v_head_dim] and LSE float32 [H, tokens] on the device of q.
+
     """
     nope = q.shape[2] - _ROPE
     size = kv_b_proj.shape[1] - nope

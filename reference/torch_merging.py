@@ -1,8 +1,8 @@
-"""The second golden model of merging: SPEC.md's MERGE clauses in torch.
+"""Merge in torch: the second golden model of SPEC.md's MERGE clauses.
 
-It is written from SPEC.md and shares nothing with the NumPy model, neither code nor method: the suffix's share is a
-logistic function of the difference of the LSEs, the result is the prefix moved by that share of the way to the suffix,
-and what has no weight is left out by choosing, last of all.
+It is written from SPEC.md and shares neither code nor method with the NumPy model. The share of the suffix is a
+logistic function of the difference of the LSEs. The result is the prefix, moved by that share towards the suffix. A
+partial without weight is selected away at the end.
 """
 
 import torch
@@ -17,7 +17,7 @@ def _refuse(name: str, found: object, allowed: str) -> None:
 
 
 def merge(prefix: Tensor, p: Tensor, suffix: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
-    """Merge float64 [T, H, D] with LSEs float64 [H, T]: MERGE-1 to MERGE-5. Returns output and LSE."""
+    """Return output [T, H, D] and LSE [H, T] of two partials of these shapes, all float64 (MERGE-1 to MERGE-5)."""
     d = s - p  # NaN or infinite where one has no weight, and then not chosen
     share = torch.sigmoid(d).T[:, :, None]
     # From the heavier one's side, so that a share near 1 loses no digits of the other one.
@@ -32,7 +32,7 @@ def merge(prefix: Tensor, p: Tensor, suffix: Tensor, s: Tensor) -> tuple[Tensor,
 
 
 def _overlaps(array: Tensor, width: int) -> bool:
-    """Whether two of the rows of `width` elements that the first two dimensions number share an element."""
+    """Return whether two rows of `width` elements share one. The first two dimensions of the array number the rows."""
     (near, steps), (far, _) = sorted((stride, n) for n, stride in zip(array.shape[:2], array.stride()[:2], strict=True))
     if near >= width and far >= near * (steps - 1) + width:
         return False  # nested; what interleaves takes the long way
@@ -101,7 +101,8 @@ def merge_attn_states(
     """Merge two partials: all of MERGE.
 
     output, prefix_output and suffix_output are [T, H, D] of torch.bfloat16, float16 or float32; the LSEs are
-    torch.float32 [H, T]. A call that is not legal raises ValueError, with nothing written.
+    torch.float32 [H, T]. output and output_lse are written. A call that is not legal raises ValueError, and nothing is
+    written.
     """
     _check_call(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
     prefix, suffix = (prefix_output.double(), prefix_lse.double()), (suffix_output.double(), suffix_lse.double())

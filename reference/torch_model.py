@@ -1,8 +1,8 @@
-"""The second golden model: SPEC.md's SCALAR, RECORD, READ, PAGE and GATHER clauses in torch.
+"""Gather in torch: the second golden model of SPEC.md's SCALAR, RECORD, READ, PAGE and GATHER clauses.
 
-It is written from SPEC.md and shares nothing with the NumPy model, neither code nor method: a request is a slice of
-rows (no search for owners), numbers come from their bit fields (no table of values), scales are put in order by a
-transposition (no index array). Where the two models agree, they agree for different reasons.
+It is written from SPEC.md and shares neither code nor method with the NumPy model. A request is a slice of rows (no
+search for owners). Numbers come from their bit fields (no table of values). Scales are put in order by a transposition
+(no index array). Where the two models agree, they agree for different reasons.
 """
 
 from itertools import pairwise
@@ -25,7 +25,7 @@ _INT32_MAX = 2**31 - 1
 
 
 class _Format(NamedTuple):
-    """A binary format with a sign, subnormals and no special case except the NaN that it encodes to."""
+    """Describe a binary format with a sign and subnormals. Its only special value is the NaN that it encodes to."""
 
     exponent_bits: int
     mantissa_bits: int
@@ -71,27 +71,37 @@ def _decode(codes: Tensor, form: _Format) -> Tensor:
 
 
 def encode_e2m1(x: Tensor) -> Tensor:
-    """Encode float32 numbers of any shape as uint8 codes 0 to 15 (SCALAR-2, SCALAR-3); other dtypes: ValueError."""
+    """Return the uint8 codes, 0 to 15, of float32 of any shape (SCALAR-2, 3). Raises ValueError for another dtype."""
     return _encode(x, _E2M1).to(torch.uint8)
 
 
 def encode_e4m3(x: Tensor) -> Tensor:
-    """Encode float32 numbers of any shape as uint8 bytes (SCALAR-5, SCALAR-6); other dtypes: ValueError."""
+    """Return the uint8 bytes of float32 numbers of any shape (SCALAR-5, 6). Raises ValueError for another dtype."""
     return _encode(x, _E4M3).to(torch.uint8)
 
 
 def bf16_bits(x: Tensor) -> Tensor:
-    """Encode float32 numbers of any shape as bf16, int32 0 to 65535 (SCALAR-7, SCALAR-8); other dtypes: ValueError."""
+    """Return the bf16 encodings, int32, of float32 of any shape (SCALAR-7, 8). Raises ValueError for another dtype."""
     return _encode(x, _BF16).int()
 
 
 def decode_e2m1(codes: Tensor) -> Tensor:
-    """Decode uint8 codes of any shape into float32 (SCALAR-1); bits 4 to 7 are ignored; other dtypes: ValueError."""
+    """Return the values of uint8 codes of any shape, whose bits 4 to 7 are ignored (SCALAR-1).
+
+    Returns:
+        float32 of the same shape. Another dtype of `codes` raises ValueError.
+
+    """
     return _decode(codes, _E2M1)
 
 
 def decode_e4m3(codes: Tensor) -> Tensor:
-    """Decode uint8 bytes of any shape into float32, 0x7F and 0xFF into NaN (SCALAR-4); other dtypes: ValueError."""
+    """Return the values of uint8 bytes of any shape, NaN for 0x7F and 0xFF (SCALAR-4).
+
+    Returns:
+        float32 of the same shape. Another dtype of `codes` raises ValueError.
+
+    """
     return _decode(codes, _E4M3).masked_fill((codes & 0x7F) == 0x7F, torch.nan)
 
 
@@ -105,9 +115,14 @@ def _read_latent(records: Tensor) -> Tensor:
 def decode_records(records: Tensor) -> Tensor:
     """Read records into rows: RECORD-1 to RECORD-5, READ-1 to READ-6.
 
-    records is uint8 [N, 352] on any device with any strides, one record of 352 bytes a row. Returns a fresh
-    torch.bfloat16 [N, 576]: 512 latent elements, then 64 RoPE elements, with exact bits to be looked at by
-    `.view(torch.int16)` (every NaN is 0x7FFF, -0 is kept). Another dtype or shape raises ValueError.
+    records is uint8 [N, 352] on any device with any strides, one record of 352 bytes a row. Another dtype or shape
+    raises ValueError.
+
+    Returns:
+        A new torch.bfloat16 [N, 576]: 512 latent elements, then 64 RoPE elements. View it as torch.int16 to compare
+        bits:
+        every NaN is 0x7FFF, and -0 is kept.
+
     """
     _require(records.dtype == torch.uint8, "records.dtype", records.dtype, "torch.uint8")
     fits = records.ndim == 2 and records.shape[1] == RECORD
@@ -173,7 +188,7 @@ def _blocks_of(tokens: Tensor, r: int, block_table: Tensor, src_cache: Tensor) -
 def _locate(
     src_cache: Tensor, block_table: Tensor, starts: list[int], num_rows: int, seq_starts: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Give the physical block and the record in it of each row, two int64 [num_rows] (GATHER-1 to 3, PAGE-1)."""
+    """Return the physical block and the record in it of each row, two int64 [num_rows] (GATHER-1 to 3, PAGE-1)."""
     blocks, slots = torch.empty((2, num_rows), dtype=torch.int64, device=src_cache.device)
     origins = [0] * len(starts) if seq_starts is None else seq_starts[: len(starts)].tolist()
     for r, (first, following) in enumerate(pairwise([*starts, num_rows])):
@@ -194,12 +209,16 @@ def gather(
     num_rows: int,
     seq_starts: Tensor | None = None,
 ) -> Tensor:
-    """Give the rows [0, num_rows) of a workspace: PAGE-1 to PAGE-5, GATHER-1 to GATHER-5, GATHER-9, GATHER-13.
+    """Gather the rows [0, num_rows) of a workspace: PAGE-1 to PAGE-5, GATHER-1 to GATHER-5, GATHER-9, GATHER-13.
 
-    src_cache is uint8 [num_blocks, block_size, 352], block_table int32 [>= R, max_blocks] of physical block numbers,
-    workspace_starts int32 [>= R] of rows, batch_size is R, seq_starts int32 [>= R] of tokens or None. Returns a fresh
-    torch.bfloat16 [num_rows, 576] on the device of src_cache, of which only the records needed are read. A malformed
-    or illegal call, and rows without a request to own them, raise ValueError; without rows no value is judged.
+    src_cache is uint8 [num_blocks, block_size, 352]; block_table int32 [>= R, max_blocks] of physical block numbers;
+    workspace_starts int32 [>= R] of rows; batch_size is R; seq_starts int32 [>= R] of tokens or None. Only the records
+    needed are read. A malformed or illegal call raises ValueError, and so do rows without an owner. With num_rows = 0
+    no value is checked.
+
+    Returns:
+        A new torch.bfloat16 [num_rows, 576] on the device of src_cache.
+
     """
     _check_inputs(src_cache, block_table, workspace_starts, batch_size, seq_starts)
     _require(num_rows >= 0, "num_rows", num_rows, "at least 0")
@@ -224,9 +243,9 @@ def cp_gather_and_upconvert_nvfp4_kv_cache(
 ) -> None:
     """Write the T rows of dst, torch.bfloat16 [T, 576] with any row stride that keeps them apart: all of GATHER.
 
-    The other arguments are those of `gather`. T = 0 or R = 0 writes nothing (GATHER-10). A malformed call (GATHER-11)
-    raises ValueError naming the argument, what was found and what is allowed; so does an illegal one, with the index.
-    Nothing is written in either case. Every alignment is served (GATHER-12).
+    The other arguments are those of `gather`. T = 0 or R = 0 writes nothing (GATHER-10). Every alignment is served
+    (GATHER-12). A malformed call (GATHER-11) raises ValueError that names the argument, its value and what is allowed.
+    An illegal call also names the index. Nothing is written in either case.
     """
     _check_inputs(src_cache, block_table, workspace_starts, batch_size, seq_starts)
     _check_array("dst", dst, torch.bfloat16, (None, ROW), src_cache.device)

@@ -1,8 +1,8 @@
-"""The second golden model of the other gathers: SPEC.md's TWIN clauses in torch.
+"""Gather in torch from the other caches: the second golden model of SPEC.md's TWIN clauses.
 
-It is written from SPEC.md and shares nothing with the NumPy model, neither code nor method: numbers come from their bit
-fields (no table of values or of products), fields of a record are views of its bytes in another type, and the generic
-gather works on all rows at a time (no slices by request). Where the models agree, they agree for different reasons.
+It is written from SPEC.md and shares neither code nor method with the NumPy model. Numbers come from their bit fields
+(no table of values or of products). Fields of a record are views of its bytes in another type. The generic gather works
+on all rows at once (no slices by request). Where the models agree, they agree for different reasons.
 """
 
 from numbers import Integral
@@ -35,15 +35,18 @@ _CHUNK_ROWS = 4096
 
 
 def _rounded(numbers: Tensor) -> Tensor:
-    """binary32 -> bf16 as int16, every NaN as 0x7FFF, since which one a conversion gives differs between devices."""
+    """Return binary32 numbers as int16 bf16 encodings of the same shape. Every NaN is 0x7FFF on every device."""
     return numbers.bfloat16().view(torch.int16).masked_fill(numbers.isnan(), _NAN)
 
 
 def decode_fp8_ds_mla(records: Tensor) -> Tensor:
     """Read records of fp8_ds_mla into rows: TWIN-2 to TWIN-4, WRITE-16.
 
-    records is uint8 [N, 656] on any device with any strides. Returns a fresh torch.bfloat16 [N, 576]. Another dtype or
-    shape raises ValueError.
+    records is uint8 [N, 656] on any device with any strides. Another dtype or shape raises ValueError.
+
+    Returns:
+        A new torch.bfloat16 [N, 576].
+
     """
     _require(records.dtype == torch.uint8, "records.dtype", records.dtype, "torch.uint8")
     fits = records.ndim == 2 and records.shape[1] == RECORD
@@ -56,9 +59,14 @@ def decode_fp8_ds_mla(records: Tensor) -> Tensor:
 
 
 def decode_alike(records: Tensor, scale: Tensor) -> Tensor:
-    """Read records of n numbers alike: TWIN-8 for torch.bfloat16 [N, n], TWIN-9 for uint8 [N, n] and a float32 scale.
+    """Read records of n equal numbers into rows.
 
-    Returns torch.bfloat16 [N, n]. Another dtype raises ValueError.
+    records is torch.bfloat16 [N, n], which is returned as it is (TWIN-8), or uint8 [N, n], multiplied by a float32
+    scale of one element (TWIN-9). Another dtype raises ValueError.
+
+    Returns:
+        torch.bfloat16 [N, n].
+
     """
     if records.dtype == torch.bfloat16:
         return records
@@ -99,9 +107,9 @@ def cp_gather_and_upconvert_fp8_kv_cache(
 ) -> None:
     """Write the T rows of dst, torch.bfloat16 [T, 576], from a cache of fp8_ds_mla: TWIN-1 to TWIN-4.
 
-    src_cache is uint8 [num_blocks, block_size, 656], block_table int32 [>= R, max_blocks], workspace_starts int32
-    [>= R], batch_size is R, seq_starts int32 [>= R] or None. A malformed or illegal call raises ValueError and writes
-    nothing; T = 0 or R = 0 writes nothing.
+    src_cache is uint8 [num_blocks, block_size, 656]; block_table int32 [>= R, max_blocks]; workspace_starts int32
+    [>= R]; batch_size is R; seq_starts int32 [>= R] or None. A malformed or illegal call raises ValueError and writes
+    nothing. T = 0 or R = 0 writes nothing.
     """
     _check_array("src_cache", src_cache, torch.uint8, (None, None, RECORD))
     _require(src_cache.shape[1] >= 1, "src_cache.shape[1]", src_cache.shape[1], "a block_size of at least 1")
@@ -160,7 +168,7 @@ def _require_each(holds: Tensor, name: str, values: Tensor, allowed: str) -> Non
 def _sources(
     src_cache: Tensor, block_table: Tensor, cu_seq_lens: Tensor, token_to_seq: Tensor, seq_starts: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Give the physical block and the record in it of each row, two int64 [T] (TWIN-6, GATHER-2, GATHER-3, PAGE-1)."""
+    """Return the physical block and the record in it of each row, two int64 [T] (TWIN-6, GATHER-2 and 3, PAGE-1)."""
     num_blocks, block_size = src_cache.shape[:2]
     requests, rows = cu_seq_lens.shape[0] - 1, token_to_seq.shape[0]
     firsts, owners = cu_seq_lens.long(), token_to_seq.long()
@@ -202,9 +210,9 @@ def gather_and_maybe_dequant_cache(
 ) -> None:
     """Write the first num_tokens rows of dst, torch.bfloat16 [>= T, n], n = 576 or 512: TWIN-5 to TWIN-9.
 
-    src_cache is [num_blocks, block_size, n], torch.bfloat16 for "auto" and uint8 for "fp8", block_table int32
-    [>= R, max_blocks], cu_seq_lens int32 [R + 1], token_to_seq int32 [>= T], scale float32 [1] or [], seq_starts int32
-    [>= R] or None. A malformed or illegal call raises ValueError and writes nothing; T = 0 or R = 0 writes nothing.
+    src_cache is [num_blocks, block_size, n], torch.bfloat16 for "auto" and uint8 for "fp8"; block_table int32
+    [>= R, max_blocks]; cu_seq_lens int32 [R + 1]; token_to_seq int32 [>= T]; scale float32 [1] or []; seq_starts int32
+    [>= R] or None. A malformed or illegal call raises ValueError and writes nothing. T = 0 or R = 0 writes nothing.
     """
     _check_generic(
         src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts

@@ -1,9 +1,8 @@
-"""The second golden model of writing: SPEC.md's WRITE clauses in torch.
+"""Write records in torch: the second golden model of SPEC.md's WRITE clauses.
 
-It is written from SPEC.md and shares nothing with the NumPy model, neither code nor method: a largest magnitude is the
-largest of the bit patterns, a scale that must not be too small is the nearest one looked at again, a power of two comes
-out of the exponent field, scales are put in order by a transposition. Where the models agree, they agree for different
-reasons.
+It is written from SPEC.md and shares neither code nor method with the NumPy model. The largest magnitude is the largest
+of the bit patterns. A scale that must not be too small is the nearest one, corrected. A power of two comes from the
+exponent field. Scales are put in order by a transposition. Where the models agree, they agree for different reasons.
 """
 
 import torch
@@ -66,7 +65,7 @@ def _check_divisor(scale: Tensor) -> None:
 
 
 def _largest_magnitude(groups: Tensor, nan: str) -> Tensor:
-    """Give the amax of the last dimension of bfloat16 groups, float32 (WRITE-10)."""
+    """Return the amax over the last dimension of bfloat16 groups [..., n], float32 [...] (WRITE-10)."""
     # Magnitudes are in the order of their bit patterns, and every NaN lies above the infinity.
     magnitudes = groups.view(torch.int16).int() & 0x7FFF
     if nan == "ignored":
@@ -80,7 +79,7 @@ def _divide(x: Tensor, divisor: float | Tensor) -> Tensor:
 
 
 def _scale_bytes(amax: Tensor, profile: Profile) -> Tensor:
-    """Give the scale bytes of float32 amaxes of any shape, uint8 (WRITE-11, WRITE-12)."""
+    """Return the scale bytes, uint8, of float32 amaxes of any shape (WRITE-11, WRITE-12)."""
     sixth = amax * torch.full_like(amax, 1 / 6) if profile.sixth == "multiplied" else _divide(amax, 6.0)
     sf = sixth.maximum(torch.full_like(amax, 2.0**-9))
     nearest = encode_e4m3(sf)
@@ -90,16 +89,20 @@ def _scale_bytes(amax: Tensor, profile: Profile) -> Tensor:
 
 
 def _little_endian(words: Tensor, size: int) -> Tensor:
-    """Split int32 [N, M] into the low `size` bytes of each, uint8 [N, M * size]."""
+    """Return uint8 [N, M * size] with the low `size` bytes of each number of int32 [N, M]."""
     bits = torch.stack([(words >> (8 * i)) & 0xFF for i in range(size)], dim=2)
     return bits.to(torch.uint8).reshape(words.shape[0], words.shape[1] * size)
 
 
 def quantize_nvfp4(kv_c: Tensor, k_pe: Tensor, profile: Profile) -> Tensor:
-    """Write rows into records of nvfp4_ds_mla: WRITE-10 to WRITE-15, RECORD-1 to RECORD-4.
+    """Quantize rows into records of nvfp4_ds_mla: WRITE-10 to WRITE-15, RECORD-1 to RECORD-4.
 
-    kv_c is torch.bfloat16 [N, 512], k_pe torch.bfloat16 [N, 64], of any bits and any row strides. Returns a fresh uint8
-    [N, 352], one record a row. Another dtype or shape raises ValueError.
+    kv_c is torch.bfloat16 [N, 512], k_pe torch.bfloat16 [N, 64], of any bits and any row strides. Another dtype or
+    shape raises ValueError.
+
+    Returns:
+        A new uint8 [N, 352], one record a row.
+
     """
     n = _count_rows(kv_c, k_pe)
     blocks = kv_c.reshape(n, SCALES, BLOCK)
@@ -113,7 +116,7 @@ def quantize_nvfp4(kv_c: Tensor, k_pe: Tensor, profile: Profile) -> Tensor:
 
 
 def _tile_scales(amax: Tensor, tile: str) -> Tensor:
-    """Give the scales of float32 amaxes of any shape, all finite, float32 (WRITE-17)."""
+    """Return the float32 scales of float32 amaxes of any shape, all finite (WRITE-17)."""
     least = 1e-4 if tile == "power of two" else 2.0**-126
     scales = _divide(amax, 448.0).maximum(torch.full_like(amax, least))
     if tile == "arbitrary":
@@ -124,11 +127,14 @@ def _tile_scales(amax: Tensor, tile: str) -> Tensor:
 
 
 def quantize_fp8_ds_mla(kv_c: Tensor, k_pe: Tensor, profile: Profile) -> Tensor:
-    """Write rows into records of fp8_ds_mla: WRITE-10, WRITE-16 to WRITE-18.
+    """Quantize rows into records of fp8_ds_mla: WRITE-10, WRITE-16 to WRITE-18.
 
     kv_c is torch.bfloat16 [N, 512] of finite numbers, k_pe torch.bfloat16 [N, 64] of any bits, with any row strides.
-    Returns a fresh uint8 [N, 656], one record a row. Another dtype or shape, and an infinity or a NaN in kv_c, raise
-    ValueError.
+    Another dtype or shape raises ValueError, and so does an infinity or a NaN in kv_c.
+
+    Returns:
+        A new uint8 [N, 656], one record a row.
+
     """
     n = _count_rows(kv_c, k_pe)
     _refuse_any(~kv_c.isfinite(), "kv_c", kv_c, "a finite number")
@@ -140,10 +146,14 @@ def quantize_fp8_ds_mla(kv_c: Tensor, k_pe: Tensor, profile: Profile) -> Tensor:
 
 
 def quantize_fp8(kv_c: Tensor, k_pe: Tensor, scale: Tensor) -> Tensor:
-    """Write rows into records of "fp8": WRITE-20.
+    """Quantize rows into records of "fp8": WRITE-20.
 
-    kv_c is torch.bfloat16 [N, 512], k_pe torch.bfloat16 [N, 64], of any bits and any row strides; scale is one float32
-    number, finite and above 0. Returns a fresh uint8 [N, 576], one record a row. Everything else raises ValueError.
+    kv_c is torch.bfloat16 [N, 512], k_pe torch.bfloat16 [N, 64], of any bits and any row strides. `scale` is one
+    float32 number, finite and above 0. Any other argument raises ValueError.
+
+    Returns:
+        A new uint8 [N, 576], one record a row.
+
     """
     _count_rows(kv_c, k_pe)
     divisor = scale.reshape(-1)
@@ -216,11 +226,11 @@ def concat_and_cache_mla(
     """Write T tokens into the records of a cache: all of WRITE.
 
     kv_c is torch.bfloat16 [>= T, 512], k_pe torch.bfloat16 [>= T, 64], slot_mapping int64 [T] of slots, scale float32
-    [1]. kv_cache is uint8 [num_blocks, block_size, n] with n = 352 for "nvfp4_ds_mla", 656 for "fp8_ds_mla" and 576 for
-    "fp8", and torch.bfloat16 [num_blocks, block_size, 576] for "auto", with any strides that keep records apart; it
-    alone is written. T = 0 writes nothing (WRITE-8). A malformed call (WRITE-9) raises ValueError naming the argument,
-    what was found and what is allowed; so does an illegal one, with the index. Nothing is written in either case. Every
-    alignment is served. Rows of a token that is skipped are never judged (WRITE-2), nor rows from T on (WRITE-3).
+    [1] or []. kv_cache is uint8 [num_blocks, block_size, n] with n = 352 for "nvfp4_ds_mla", 656 for "fp8_ds_mla" and
+    576 for "fp8", and torch.bfloat16 [num_blocks, block_size, 576] for "auto". Its strides must keep records apart.
+    Only kv_cache is written. T = 0 writes nothing (WRITE-8). Every alignment is served. Rows of a skipped token
+    (WRITE-2) and rows from T on (WRITE-3) are not checked. A malformed call (WRITE-9) raises ValueError that names the
+    argument, its value and what is allowed. An illegal call also names the index. Nothing is written in either case.
     """
     _check_call(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
     (num_blocks, block_size), num_tokens = kv_cache.shape[:2], slot_mapping.shape[0]

@@ -1,4 +1,4 @@
-"""PLAN and SHARD: how many rows the workspace of a chunk has (SPEC.md PLAN-20, PLAN-21, SHARD-13)."""
+"""Compute the number of rows in the workspace of a chunk (SPEC.md PLAN-20, PLAN-21, SHARD-13)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 from reference.shards import Sharding
 
 MOST = 65_536
-"""Rows that are wanted at most."""
+"""The upper limit, in rows, before alignment."""
 
 
 def determine_chunked_prefill_workspace_size(
@@ -18,7 +18,15 @@ def determine_chunked_prefill_workspace_size(
     index_topk: int,
     sharding: Sharding,
 ) -> int:
-    """Rows of a builder's workspace; index_topk counts for "sparse" alone. ValueError for a number below 1."""
+    """Compute the number of rows of a builder's workspace. `index_topk` counts only for the builder "sparse".
+
+    Returns:
+        The number of rows, a multiple of the alignment unless the builder is "sparse" on one rank.
+
+    Raises:
+        ValueError: If a number is below 1, or the builder is neither "dense" nor "sparse".
+
+    """
     numbers = {
         "max_model_len": max_model_len,
         "max_num_seqs": max_num_seqs,

@@ -1,4 +1,4 @@
-"""WRITE: concat_and_cache_mla, whole (SPEC.md WRITE-1 to WRITE-9, WRITE-19, and its contract)."""
+"""Write tokens into a cache: concat_and_cache_mla (SPEC.md WRITE-1 to WRITE-9, WRITE-19, and its contract)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATENT, ROPE = NVFP4_DS_MLA.latent.count, NVFP4_DS_MLA.rope.count
 
 @dataclass(frozen=True)
 class CacheFormat:
-    """What kv_cache holds for one kv_cache_dtype: elements of `dtype`, `width` of them a record."""
+    """Describe the elements of a cache of one kv_cache_dtype: `width` elements of `dtype` for each record."""
 
     dtype: type[np.generic]
     width: int
@@ -37,7 +37,15 @@ FORMATS = {
 def records_of(
     kv_c: Bf16Bits, k_pe: Bf16Bits, kv_cache_dtype: str, scale: npt.NDArray[np.float32], profile: Profile = DEFAULT
 ) -> Array:
-    """uint16 bf16 encodings [N, 512] and [N, 64] -> the records of N tokens, [N, FORMATS[kv_cache_dtype].width]."""
+    """Return the records of N tokens.
+
+    kv_c: uint16 bf16 encodings [N, 512]; k_pe: uint16 bf16 encodings [N, 64]; scale: float32 of one element, which only
+    "fp8" uses. `profile` decides how nvfp4_ds_mla and fp8_ds_mla round.
+
+    Returns:
+        FORMATS[kv_cache_dtype].dtype [N, FORMATS[kv_cache_dtype].width].
+
+    """
     if kv_cache_dtype == "nvfp4_ds_mla":
         return quantize_nvfp4(kv_c, k_pe, profile)
     if kv_cache_dtype == "fp8_ds_mla":
@@ -61,7 +69,9 @@ def concat_and_cache_mla(
     kv_c: uint16 bf16 encodings [>= T, 512]; k_pe: the same [>= T, 64]; kv_cache: uint8 [num_blocks, block_size, n], or
     uint16 bf16 encodings for "auto"; slot_mapping: int64 [T]; scale: float32 of one element. Any strides.
 
-    Raises ValueError, naming argument, place, value and range, with the cache untouched, for a call that is not legal.
+    Raises:
+        ValueError: If the call is not legal. Names argument, place, value and range; the cache is untouched.
+
     """
     check_well_formed(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale)
     tokens = np.flatnonzero(slot_mapping >= 0)  # WRITE-2
@@ -74,7 +84,14 @@ def concat_and_cache_mla(
 def check_well_formed(
     kv_c: Array, k_pe: Array, kv_cache: Array, slot_mapping: Array, kv_cache_dtype: str, scale: Array
 ) -> None:
-    """Raise ValueError, naming the argument, for a malformed call (WRITE-9, and the contract)."""
+    """Raise ValueError, naming the argument, for a malformed call (WRITE-9, and the contract).
+
+    Types, shapes and strides are checked. The values in the arrays are not read.
+
+    Raises:
+        ValueError: If an argument has a dtype, shape, stride or kv_cache_dtype that the contract does not allow.
+
+    """
     if not isinstance(kv_cache_dtype, str) or kv_cache_dtype not in FORMATS:
         raise ValueError(f"kv_cache_dtype is {kv_cache_dtype!r}; allowed are {', '.join(FORMATS)}")
     form = FORMATS[kv_cache_dtype]
@@ -100,7 +117,15 @@ def check_well_formed(
 def check_legal(
     kv_c: Bf16Bits, kv_cache: Array, slot_mapping: npt.NDArray[np.int64], kv_cache_dtype: str, scale: Array
 ) -> None:
-    """Raise ValueError for the first value that makes a well-formed call illegal; of kv_cache only the shape counts."""
+    """Raise ValueError for the first value that makes a well-formed call illegal.
+
+    Of kv_cache only the shape is used. slot_mapping is int64 [T]; kv_c is uint16 bf16 encodings [>= T, 512].
+
+    Raises:
+        ValueError: If a slot is outside the cache or used twice, if kv_c is not finite for "fp8_ds_mla", or if the
+            scale is not finite and above 0 for "fp8".
+
+    """
     slots = kv_cache.shape[0] * kv_cache.shape[1]
     check_each("slot_mapping", slot_mapping, slot_mapping >= slots, f"below {slots}")
     ordered = np.argsort(slot_mapping, kind="stable")

@@ -1,1 +1,1 @@
-"""Which way of quantizing a writer has."""
+"""Identify how a writer quantizes."""

@@ -1,4 +1,4 @@
-"""From what a writer writes to its traits: a few tokens on which every two combinations differ, then many more."""
+"""Derive a writer's traits from its bytes: from a few tokens that separate all combinations, then from many more."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROPE_NUMBERS = (1.0, -3.0, 448.0, 464.0, 466.0, 1000.0, float("inf"), -float("in
 
 
 def probe() -> WriteCase:
-    """Two tokens: one whose scale bytes are all different, one of blocks on which rules differ."""
+    """Return a case of two tokens: in one all scale bytes differ, in the other rules give different bytes."""
     in_order = [[6 * float(E4M3.values[FIRST_SCALE + s]), float(E4M3.values[FIRST_SCALE + s])] for s in range(SCALES)]
     between = 6 * (0.25 * float(E4M3.values[0x30]) + 0.75 * float(E4M3.values[0x31]))
     nan = float("nan")
@@ -58,22 +58,22 @@ def probe() -> WriteCase:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a writer is: the traits that fit best, whether they predict every byte, and else the first they do not."""
+    """Describe a writer: the best traits, whether they predict every byte, and the first byte that they do not."""
 
     traits: Traits
     exact: bool
     compared: int
     contradiction: str = ""
     tile: str | None = None
-    """The rule for the tiles of fp8_ds_mla, in words; None if the target does not claim to write it."""
+    """The rule for the tiles of fp8_ds_mla, in words. None if the target does not claim to write it."""
 
     @property
     def profiles(self) -> list[Profile]:
-        """The named profiles that these traits are."""
+        """The named profiles with these traits."""
         return self.traits.profiles() if self.tile is None else self.traits.profiles(self.tile)
 
     def headline(self) -> str:
-        """One line: a named profile, a combination that is none, or the nearest there is."""
+        """Return one line: a named profile, a combination without a name, or the nearest profile."""
         named = " or ".join(profile.name for profile in self.profiles)
         if named:
             return f"profile {named}" if self.exact else f"nearest to profile {named}, which it contradicts"
@@ -86,7 +86,12 @@ class Identity:
 
 
 def identify(target: Target) -> Identity:
-    """Find the traits of a target's writer of nvfp4_ds_mla; raises what a judge raises if it cannot be called."""
+    """Find the traits of a target's writer of nvfp4_ds_mla. Raises what a judge raises if the writer cannot be called.
+
+    Returns:
+        The traits and whether they predict all bytes.
+
+    """
     judge = Judge(target, ["WRITE"])
     case = probe()
     written = written_records(judge, case)
@@ -102,7 +107,7 @@ def identify(target: Target) -> Identity:
 
 
 def tile_of(judge: Judge) -> str | None:
-    """Which rule predicts every byte that the target writes of fp8_ds_mla; None if it does not claim to write it."""
+    """Return the rule that predicts all fp8_ds_mla bytes of the target, or None if it does not claim to write them."""
     if WRITE_FP8 not in judge.target.capabilities:
         return None
     cases = [tiles_of_fp8_ds_mla(), every_amax("fp8_ds_mla")]
@@ -114,7 +119,7 @@ def tile_of(judge: Judge) -> str | None:
 
 
 def many(traits: Traits) -> list[WriteCase]:
-    """What an identity has to predict: every amax, every number under every scale, every RoPE element, any bits."""
+    """Return the cases that an identity must predict: all amaxes, all pairs, all RoPE elements, and random bits."""
     rule = "up" if traits.scale == "up" else "nearest"
     pairs = every_pair(replace(DEFAULT, scale=rule))  # type: ignore[arg-type]
     cases = [every_amax(), pairs, every_rope(), realize(Slots(400), 1)]
@@ -122,7 +127,7 @@ def many(traits: Traits) -> list[WriteCase]:
 
 
 def order_of(record: Records) -> Order:
-    """The order of the scales in the probe's first record, if the bytes there are a permutation; else RECORD-4's."""
+    """Return the order of the scales in the probe's first record, uint8 [352]; RECORD-4's if it is no permutation."""
     places = record[SCALE_BYTES].astype(int) - FIRST_SCALE
     if sorted(places) != list(range(SCALES)):
         return STANDARD_ORDER
@@ -130,7 +135,7 @@ def order_of(record: Records) -> Order:
 
 
 def written_records(judge: Judge, case: WriteCase) -> Records:
-    """uint8 [T, 352]: the record of each token of a case that skips none."""
+    """Return the record of each token of a case that skips no token, uint8 [T, width]."""
     image = observe_write(judge, case, POISONS[0]).dst
     records: Records = image.reshape(-1, case.format.width)[case.slot_mapping]
     return records

@@ -1,4 +1,4 @@
-"""What `python -m conformance identify` says."""
+"""Implement `python -m conformance identify`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDENTIFIED, CONTRADICTED, CANNOT_BE_JUDGED = 0, 1, 125
 
 
 def report(targets: Sequence[Target], console: Console) -> int:
-    """Identify the targets' writers and print the answers; the exit code."""
+    """Identify the targets' writers and print the answers. Return the exit code."""
     codes, found = [], {}
     for target in targets:
         code, identity = _one(target, console)
@@ -29,7 +29,7 @@ def report(targets: Sequence[Target], console: Console) -> int:
 
 
 def disagreements(found: dict[str, Identity]) -> list[str]:
-    """A line for each target after the first that does not write what the first one writes."""
+    """Return a line for each target after the first that writes other bytes than the first."""
     names = list(found)
     said = []
     for name in names[1:]:
@@ -66,13 +66,13 @@ def _one(target: Target, console: Console) -> tuple[int, Identity | None]:
 
 
 def _declared_otherwise(target: Target, found: Identity) -> bool:
-    """Whether a target writes otherwise than the profile says that it declares."""
+    """Return whether a target writes otherwise than the profile that it declares."""
     tile = found.tile and found.tile != target.profile.tile
     return of_profile(target.profile) != found.traits or bool(tile)
 
 
 def _print_tile_alone(target: Target, console: Console) -> None:
-    """What can be said of a target that here writes fp8_ds_mla and no nvfp4_ds_mla."""
+    """Print the tile rule of a target that writes fp8_ds_mla here and not nvfp4_ds_mla."""
     if target.unavailable() or WRITE_FP8 not in target.capabilities or target.hindrance(WRITE_FP8):
         return
     try:
@@ -82,7 +82,7 @@ def _print_tile_alone(target: Target, console: Console) -> None:
 
 
 def lines(target: Target, found: Identity) -> list[str]:
-    """The answer: a headline, the traits, and how far they hold."""
+    """Return the printed answer: a headline, the traits, and how well they predict."""
     told = [f"  {trait:<14} {value}" for trait, value in found.traits.told().items()]
     told.append("  sixth          divided or multiplied: these never write different bytes")
     told += [f"  tile           {found.tile} (fp8_ds_mla)"] if found.tile else []

@@ -1,4 +1,4 @@
-"""What can differ between two writers of nvfp4_ds_mla, and the bytes that each combination writes."""
+"""Define the traits in which writers of nvfp4_ds_mla differ, and the bytes that each combination writes."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "nibbles": ("low first", "high first"),
     "rope": ("e4m3, saturating", "e4m3, NaN beyond its range", "divided by scale", "multiplied by scale"),
 }
-"""Every value of every trait but the order of the scales, which is read off; the first is what most writers do."""
+"""The values of each trait except the order of the scales, which is read directly. Most writers have the first."""
 
 
 OF_NVFP4 = tuple(profile for profile in PROFILES.values() if profile.tile == DEFAULT.tile)
-"""The profiles that are about nvfp4_ds_mla; another tile is about fp8_ds_mla alone."""
+"""The profiles that differ for nvfp4_ds_mla. A profile with another tile differs only for fp8_ds_mla."""
 
 
 @dataclass(frozen=True)
 class Traits:
-    """One combination. `order[s]` is the place, 0 to 31, of latent block s's scale byte."""
+    """Hold one combination. `order[s]` is the place, 0 to 31, of the scale byte of latent block s."""
 
     scale: str = "nearest"
     normalisation: str = "reciprocal"
@@ -54,34 +54,42 @@ class Traits:
     order: Order = STANDARD_ORDER
 
     def told(self) -> dict[str, str]:
-        """Trait -> value, in words."""
+        """Return the traits in words, by name."""
         words = {field.name: str(getattr(self, field.name)) for field in fields(self) if field.name != "order"}
         return {**words, "order": ORDERS.get(self.order, f"block s at place {list(self.order)}[s]")}
 
     def profiles(self, tile: str = DEFAULT.tile) -> list[Profile]:
-        """The named profiles that this is, with that rule for the tiles of fp8_ds_mla."""
+        """Return the named profiles with these traits and that rule for the tiles of fp8_ds_mla."""
         return [profile for profile in PROFILES.values() if of_profile(profile) == self and profile.tile == tile]
 
     def differing(self, other: Traits) -> dict[str, tuple[str, str]]:
-        """Trait -> this value and the other one, where they are not the same."""
+        """Return the traits that differ from `other`: this value and the other one, by name."""
         mine, yours = self.told(), other.told()
         return {name: (mine[name], yours[name]) for name in mine if mine[name] != yours[name]}
 
 
 def of_profile(profile: Profile) -> Traits:
-    """The traits of a profile; dividing by six and multiplying by a sixth cannot be told apart."""
+    """Return the traits of a profile. Dividing by six and multiplying by a sixth write the same bytes."""
     return Traits(scale=profile.scale, normalisation=profile.normalisation, nan=profile.nan)
 
 
 def every_combination(order: Order) -> Iterator[Traits]:
-    """All combinations with one order of the scales."""
+    """Yield all combinations with one order of the scales."""
     for values in product(*CHOICES.values()):
         scale, normalisation, nan, floor, nibbles, rope = values
         yield Traits(scale, normalisation, nan, floor, nibbles, rope, order)
 
 
 def records_of(traits: Traits, kv_c: Bf16Bits, k_pe: Bf16Bits, scale: float) -> Records:
-    """uint16 bf16 encodings [N, 512] and [N, 64] -> the records, uint8 [N, 352], of a writer with these traits."""
+    """Return the uint8 records [N, 352] that a writer with these traits writes.
+
+    kv_c: uint16 bf16 encodings [N, 512]; k_pe: uint16 bf16 encodings [N, 64]; `scale` is the argument of the write,
+    which some RoPE traits use.
+
+    Returns:
+        uint8 [N, 352].
+
+    """
     blocks = f32_from_bf16(kv_c).reshape(len(kv_c), SCALES, BLOCK)
     with np.errstate(all="ignore"):
         scales = _scales(traits, quantize.amax(blocks, traits.nan))
@@ -126,6 +134,6 @@ def _rope(traits: Traits, x: Floats, scale: np.float32) -> Codes:
 
 
 def nearest_named(traits: Traits) -> tuple[Profile, dict[str, tuple[str, str]]]:
-    """The named profile with the fewest traits that differ, and these."""
+    """Return the named profile with the fewest different traits, and these traits."""
     differences = [(profile, traits.differing(of_profile(profile))) for profile in OF_NVFP4]
     return min(differences, key=lambda pair: len(pair[1]))

@@ -1,4 +1,4 @@
-"""Where a target's arguments live: NumPy, CuPy or torch arrays placed in poisoned allocations, and read back."""
+"""Place a target's arguments in poisoned allocations as NumPy, CuPy or torch arrays, and read them back."""
 
 from conformance.memory.arrays import ArrayMemory
 from conformance.memory.protocol import Memory, Region

@@ -1,4 +1,4 @@
-"""Arguments as NumPy or CuPy arrays in poisoned allocations."""
+"""Place arguments as NumPy or CuPy arrays in poisoned allocations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from conformance.shortage import Room, stating_need
 from fixtures.placement import Placement
 
 MIRRORED = 1 << 22
-"""Bytes up to which an allocation on a device is made, read and looked through on the host."""
+"""Bytes. Up to this size an allocation on a device is made, read and scanned on the host."""
 
 
 class ArrayMemory:
-    """Arrays of NumPy, or of a module with its interface."""
+    """Place arrays of NumPy, or of a module with its interface. bf16 is uint16."""
 
     def __init__(self, name: str = "numpy", xp: Any = np) -> None:
-        """`xp` is numpy or cupy."""
+        """Take the module, numpy or cupy."""
         self.name, self.xp = name, xp
         self.on_device = xp is not np
         self.exact = False
@@ -40,7 +40,15 @@ class ArrayMemory:
         return region
 
     def _mirrored(self, placement: Placement) -> Region:
-        """Make a small allocation on the host and send it as a whole, since each step on a device takes its time."""
+        """Make a small allocation on the host and copy it as a whole, since each step on a device takes time.
+
+        Returns:
+            The region on the device.
+
+        Raises:
+            RuntimeError: If the library allocates at an address that is no multiple of ALIGNMENT.
+
+        """
         host = np.empty(placement.size + self._slack // placement.data.itemsize, placement.data.dtype)
         host.fill(placement.poison)
         first = placement.before + to_alignment(placement.before * placement.data.itemsize, placement)
@@ -52,7 +60,7 @@ class ArrayMemory:
         return Region(placement, base, _strided(self.xp, base, first, placement), first)
 
     def _mirror_of(self, region: Region) -> Region | None:
-        """Copy a small allocation of a device to the host, as a whole."""
+        """Return a copy on the host of a small device allocation, or None."""
         if self.xp is np or region.base.nbytes > MIRRORED + ALIGNMENT:
             return None
         host, view = self.xp.asnumpy(region.base), region.view  # which may be a part of what was placed
@@ -104,7 +112,7 @@ class ArrayMemory:
             yield seen
 
     def limit(self, nbytes: int) -> None:
-        """See Memory; what is taken past CuPy's pool, as with `exact`, is not counted."""
+        """See Memory. Memory that is not from CuPy's pool, as with `exact`, does not count."""
         if self.xp is not np:
             self.xp.get_default_memory_pool().free_all_blocks()
             self.xp.get_default_memory_pool().set_limit(size=nbytes)
@@ -140,7 +148,7 @@ class ArrayMemory:
 
 
 _MIRROR = ArrayMemory()
-"""What reads and writes the host's copy of a device's allocation."""
+"""The memory that reads and writes the host's copy of a device's allocation."""
 
 
 def _strided(xp: Any, base: Any, first: int, placement: Placement) -> Any:

@@ -1,4 +1,4 @@
-"""Region and Memory: an argument in a poisoned allocation, and what every kind of memory offers."""
+"""Define Region, an argument in a poisoned allocation, and Memory, the interface of all kinds of memory."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ from fixtures.placement import Placement
 
 @dataclass
 class Region:
-    """A placement made real: the whole allocation, and the strided view that the target is handed."""
+    """Hold a placed argument: the whole allocation `base`, and the strided `view` that the target gets."""
 
     placement: Placement
     base: Any
     view: Any
     first: int
-    """Index in `base` of the view's first element."""
+    """The index in `base` of the view's first element."""
 
 
 class Memory(Protocol):
-    """What a target's arrays are made of; Shortage where there is too little of it."""
+    """Make a target's arrays. Its methods raise conformance.shortage.Shortage if the memory is too small."""
 
     name: str
     on_device: bool
-    """Whether the arrays lie on a CUDA device."""
+    """Whether the arrays are on a CUDA device."""
     exact: bool
     """Whether an allocation ends where its array does, so that a memory checker sees every access beyond it."""
 
     def place(self, placement: Placement) -> Region:
-        """Allocate, fill with poison, and write the data."""
+        """Allocate memory, fill it with poison, write the data, and return the region."""
 
     def write(self, region: Region, data: npt.NDArray[Any]) -> None:
         """Overwrite the view with data of the placement's shape and dtype."""
 
     def read(self, region: Region) -> npt.NDArray[Any]:
-        """The view's present content, as a contiguous NumPy array of the placement's dtype."""
+        """Return the view's content as a contiguous NumPy array of the placement's shape and dtype."""
 
     def strays(self, region: Region) -> list[int]:
-        """The first few elements outside the view that no longer hold poison, relative to the view's first element.
+        """Return the first few elements outside the view that lost their poison, relative to the view's first element.
 
-        Destroys the view's content.
+        It destroys the view's content.
         """
 
     def synchronize(self) -> None:
         """Wait for everything that was launched."""
 
     def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
-        """Make a cupy.cuda.Stream the current one of the library that the arrays come from."""
+        """Make a cupy.cuda.Stream the current one of the arrays' library."""
 
     def count_allocations(self) -> AbstractContextManager[list[int]]:
-        """The list grows by the bytes of each allocation that is made with that library in the meantime."""
+        """Return a context whose list gets the bytes of each allocation that the library makes in it."""
 
     def limit(self, nbytes: int) -> None:
-        """Let all arrays of that library together take no more of the device from now on; on the CPU do nothing.
+        """Limit the device memory of all the library's arrays, in bytes. Does nothing on the CPU.
 
-        What the library keeps and does not use is given back.
+        It also frees memory that the library keeps and does not use.
         """
 
     def room(self) -> Room:
-        """How much there is, and how much of it may be used."""
+        """Return how much memory there is, and how much of it may be used."""

@@ -1,4 +1,4 @@
-"""Arguments as torch tensors in poisoned allocations."""
+"""Place arguments as torch tensors in poisoned allocations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fixtures.placement import Placement
 
 
 class TorchMemory:
-    """torch tensors on one device; bf16 is torch.bfloat16 there."""
+    """Place torch tensors on one device. bf16 is torch.bfloat16."""
 
     def __init__(self, device: str = "cpu") -> None:
-        """`device` is torch's name of it."""
+        """Take torch's name of the device."""
         self.name, self.device = f"torch:{device}", device
         self.on_device = device.startswith("cuda")
         self.exact = False

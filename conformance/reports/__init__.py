@@ -1,1 +1,1 @@
-"""From the outcomes of tests to verdicts and reports: knows no pytest."""
+"""Turn the outcomes of tests into verdicts and reports. Imports no pytest."""

@@ -1,4 +1,4 @@
-"""A campaign: random tests that go on for a time, and the counters of what they try."""
+"""Run campaigns: random tests that go on for a time, and counters of the cases that they try."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from conformance.reports.domains import nothing_yet
 
 
 def slice_of(minutes: float, workers: int, tests: int) -> float:
-    """The seconds that each of the random tests has, so that all of them together last for `minutes`."""
+    """Return the seconds for each random test, so that all of them together take `minutes` on `workers` workers."""
     return 60 * minutes * max(1, workers) / max(1, tests)
 
 
 @dataclass
 class Meter:
-    """What one worker has drawn, on which its target conformed: counters alone."""
+    """Count the cases that one worker has drawn and found to conform."""
 
     cases: int = 0
     rounds: int = 0
@@ -30,12 +30,12 @@ class Meter:
         self.coverage.see(case)
 
     def round(self, seconds: float) -> None:
-        """Count a round, and the time that it took."""
+        """Count a round, and its time in seconds."""
         self.rounds += 1
         self.seconds += seconds
 
     def told(self, worker: str, peak_rss_mib: int) -> dict[str, Any]:
-        """As a worker sends it: JSON types."""
+        """Return the counters as JSON types, for a worker to send."""
         return {
             "worker": worker,
             "peak_rss_mib": peak_rss_mib,
@@ -47,9 +47,13 @@ class Meter:
 
 
 def campaign_as_json(minutes: float | None, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The campaign for gate.json, from what each worker has told; `minutes` is None if only the profile asked for it.
+    """Return the campaign for gate.json, from the counters of all workers. `minutes` is None if only the profile asked.
 
-    `seconds` are those of all workers together, `cases_per_second` is what they came to side by side.
+    `seconds` is the sum over workers. `cases_per_second` is the rate of all workers together.
+
+    Returns:
+        JSON types.
+
     """
     coverage = nothing_yet()
     for worker in told:

@@ -1,4 +1,4 @@
-"""What reports say of a campaign, as conformance.reports.campaign has it for gate.json."""
+"""Format a campaign for the terminal and for gate.md, and join the campaigns of shards."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST_LINES = 12
-"""Of what was never tried, on a terminal."""
+"""The most lines on untried values on a terminal."""
 
 NO_CASE = ": no case"
-"""How a line ends that is about all of a domain."""
+"""The end of a line about a whole domain."""
 
 ADDED = ("seconds", "rounds", "cases", "cases_per_second")
 
 
 def campaign_line(campaign: Mapping[str, Any]) -> str:
-    """How much was drawn, in one line."""
+    """Return how much was drawn, in one line."""
     peak = max(campaign["peak_rss_mib"].values(), default=0)
     drawn = f"{campaign['cases']:,} cases in {campaign['rounds']:,} rounds"
     return f"campaign: {drawn}, {campaign['cases_per_second']:,} a second, at most {peak:,} MiB a worker"
 
 
 def campaign_lines(campaign: Mapping[str, Any]) -> list[str]:
-    """The campaign for a terminal: how much was drawn, and the first of what was never tried."""
+    """Return the campaign for a terminal: how much was drawn, and the first untried values."""
     never = [f"  never tried: {what}" for what in _together(campaign["never"])]
     left = len(never) - MOST_LINES
     more = [f"  and {left} lines more, in gate.json and gate.md"] if left > 0 else []
@@ -31,7 +31,7 @@ def campaign_lines(campaign: Mapping[str, Any]) -> list[str]:
 
 
 def campaign_in_markdown(campaign: Mapping[str, Any] | None) -> list[str]:
-    """The campaign for gate.md: what was never tried, and a table of all counters; nothing if there was none."""
+    """Return the campaign for gate.md: untried values and a table of all counters. Empty without a campaign."""
     if not campaign:
         return []
     lines = ["## Campaign", "", campaign_line(campaign), ""]
@@ -43,7 +43,7 @@ def campaign_in_markdown(campaign: Mapping[str, Any] | None) -> list[str]:
 
 
 def joined(campaigns: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The campaigns of several reports as one; None if there was none. Workers are named by the report's place too."""
+    """Return several campaigns as one, or None for an empty sequence. Worker names get the number of their report."""
     if not campaigns:
         return None
     coverage: dict[str, Counter[str]] = {}
@@ -68,7 +68,7 @@ def joined(campaigns: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _together(never: Sequence[str]) -> list[str]:
-    """The values of each class in one line, and the domains without any case in another."""
+    """Return the untried values of each class in one line, and the domains without a case in another."""
     grouped: dict[str, list[str]] = {}
     empty = [what.removesuffix(NO_CASE) for what in never if what.endswith(NO_CASE)]
     for what in never:

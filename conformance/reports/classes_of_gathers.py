@@ -1,4 +1,4 @@
-"""The classes of random gathers: geometry, arrangement in memory, and the bytes that rows read."""
+"""Define the classes of random gathers: geometry, arrangement in memory, and the bytes that rows read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from reference.scalars import E2M1, E4M3, WideFloat
 
 NO_STARTS = "no seq_starts"
 STARTS = (NO_STARTS, "0", "whole blocks", "1", "last", "other")
-"""What of a block comes before a request's first token."""
+"""The part of a block before a request's first token."""
 
 LENGTHS = ("0", "1", "below a block", "a block", "above a block", "whole blocks")
 REQUESTS, _requests = sized(1, 2, 3, 8)
 ROWS = ("0", "behind the last start", "at the last start", "before the last start")
-"""T, against where the last request starts."""
+"""T, compared with the first row of the last request."""
 
 TABLES = ("one request", "shared", "ascending", "scattered")
 MEMORY = (
@@ -46,7 +46,7 @@ _ASCENDING = np.arange(4096, dtype=np.int32)
 
 
 def start_class(start: int, block_size: int) -> str:
-    """Where in a block a request's first token lies; of two records, the last one is "1"."""
+    """Return the class of a request's first token within its block. In blocks of two records the last one is "1"."""
     rest = start % block_size
     if rest == 0:
         return "whole blocks" if start else "0"
@@ -54,7 +54,7 @@ def start_class(start: int, block_size: int) -> str:
 
 
 def length_class(length: int, block_size: int) -> str:
-    """A request's rows against a block; of blocks of one record, 1 is "a block"."""
+    """Return the class of a request's rows, compared with a block. In blocks of one record, 1 is "a block"."""
     if length in (0, 1, block_size):
         return "a block" if length == block_size else str(length)
     if length < block_size:
@@ -67,11 +67,11 @@ SIZES_AND_STARTS = tuple(
     for size in BLOCK_SIZES
     for each in dict.fromkeys((NO_STARTS, *(start_class(start, size) for start in range(2 * size))))
 )
-"""The pairs that there can be."""
+"""The pairs of block size and start that can occur."""
 
 
 def geometry_hits(case: GatherCase) -> Iterator[Hit]:
-    """What requests, starts, lengths and table a case has."""
+    """Yield the classes of a case's geometry: requests, starts, lengths, rows and table."""
     size, rows = case.block_size, case.num_rows
     firsts = case.workspace_starts.tolist()
     ends = [*firsts[1:], rows][: len(firsts)]
@@ -88,7 +88,7 @@ def geometry_hits(case: GatherCase) -> Iterator[Hit]:
 
 
 def starts_read(case: GatherCase, lengths: list[int]) -> set[str]:
-    """The classes of the starts of the requests that have rows."""
+    """Return the start classes of the requests that have rows."""
     if case.seq_starts is None:
         return {NO_STARTS}
     starts = zip(case.seq_starts.tolist(), lengths, strict=True)
@@ -96,7 +96,7 @@ def starts_read(case: GatherCase, lengths: list[int]) -> set[str]:
 
 
 def table_class(table: npt.NDArray[np.int32]) -> str:
-    """How physical blocks follow each other."""
+    """Return the class of a table, int32 [R, max_blocks], by the order of its physical blocks."""
     if len(table) == 1:
         return "one request"
     if (table[0] == table[1]).all():
@@ -111,11 +111,11 @@ def _rows_class(rows: int, firsts: list[int]) -> str:
 
 
 Kinds = Callable[[npt.NDArray[np.uint8]], Iterable[str]]
-"""From the bytes of a field to the kinds of numbers that it holds."""
+"""A function from the bytes of a field to the kinds of its numbers."""
 
 
 def _fields(layout: RecordLayout) -> list[tuple[str, Field, tuple[str, ...], Kinds]]:
-    """The fields of a record whose numbers are of kinds: a class each, its values, and how to find them."""
+    """Return the fields of a record with kinds of numbers: class, field, values, and function that finds them."""
     found: list[tuple[str, Field, tuple[str, ...], Kinds]] = []
     for field in (layout.latent, layout.rope, layout.scales):
         scalar = field.scalar
@@ -133,7 +133,7 @@ def _kinds(scalar: WideFloat) -> Kinds:
 
 
 def domain(layout: RecordLayout) -> Domain:
-    """The classes of gathers of a layout."""
+    """Return the domain of gathers of a layout."""
     fields = _fields(layout)
     is_nvfp4, has_scale = layout == NVFP4_DS_MLA, layout.name == "fp8"
     more = () if layout.scales.count else OF_THE_GENERIC_GATHER
@@ -175,5 +175,5 @@ DOMAINS: tuple[Domain, ...] = tuple(domain(layout) for layout in LAYOUTS)
 
 
 def domain_of(case: Any) -> str:
-    """By the layout's name, which is that of its kv_cache_dtype."""
+    """Return the name of a gather's domain. The layout's name is its kv_cache_dtype."""
     return f"gather {case.layout.name}"

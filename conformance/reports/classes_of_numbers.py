@@ -1,4 +1,4 @@
-"""Classes that kinds of cases share: numbers by kind, counts by size, what is not contiguous in memory."""
+"""Define classes that several kinds of cases share: kinds of numbers, ranges of counts, slack in memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy.typing as npt
 from conformance.reports.coverage import Hit
 
 KINDS = ("zero", "subnormal", "normal", "infinity", "NaN")
-"""A binary floating-point number by its bits, without the sign."""
+"""The kinds of a binary floating-point number, by its bits without the sign."""
 
 FIRST_NORMAL = {2: 0x0080, 4: 0x0080_0000}
 INFINITY = {2: 0x7F80, 4: 0x7F80_0000}
-"""Of bf16 and of binary32, by their bytes."""
+"""The encodings in bf16 and binary32, by their size in bytes."""
 
 NAN_BYTES = ("none", "0x7F", "0xFF", "both")
-"""Which of the two NaN bytes of e4m3 there are."""
+"""Which of the two NaN bytes of e4m3 occur."""
 
 CONTIGUOUS = "contiguous"
 
 
 def kinds_of(bits: npt.NDArray[np.unsignedinteger[Any]]) -> Iterator[str]:
-    """The kinds that some numbers have, bf16 or binary32 as unsigned integers, each once."""
+    """Yield each kind that occurs among numbers of any shape, bf16 as uint16 or binary32 as uint32."""
     size = bits.itemsize
     magnitudes = bits & ((1 << 8 * size - 1) - 1)
     bounds = (0, 1, FIRST_NORMAL[size], INFINITY[size], INFINITY[size] + 1)
@@ -35,15 +35,19 @@ def kinds_of(bits: npt.NDArray[np.unsignedinteger[Any]]) -> Iterator[str]:
 
 
 def nan_bytes(codes: npt.NDArray[np.uint8]) -> str:
-    """Which NaN of e4m3 some bytes hold."""
+    """Return which NaN bytes of e4m3 occur among uint8 codes, as a value of NAN_BYTES."""
     found = [name for name, byte in (("0x7F", 0x7F), ("0xFF", 0xFF)) if (codes == byte).any()]
     return "both" if len(found) == 2 else found[0] if found else "none"
 
 
 def sized(*bounds: int) -> tuple[tuple[str, ...], Callable[[int], str]]:
-    """Ranges of counts that begin at each bound, by name, and the function that says which one a count is in.
+    """Return the names of count ranges that begin at the bounds, and a function from a count to its range.
 
-    The last range has no end; a range of one count is named by it.
+    The last range has no end. A range of one count has the count as its name.
+
+    Returns:
+        The names and the function.
+
     """
     ends = [bound - 1 for bound in bounds[1:]]
     names = [str(first) if first == end else f"{first} to {end}" for first, end in zip(bounds, ends, strict=False)]
@@ -56,6 +60,6 @@ def sized(*bounds: int) -> tuple[tuple[str, ...], Callable[[int], str]]:
 
 
 def memory_hits(arrangement: Any, apart: str = "memory") -> Iterable[Hit]:
-    """What is not contiguous of an arrangement, by its fields."""
+    """Return the fields of an arrangement that are not contiguous, as hits of the class `apart`."""
     slack = [name for name, value in vars(arrangement).items() if value]
     return [(apart, name) for name in slack or (CONTIGUOUS,)]

@@ -1,4 +1,4 @@
-"""The classes of random merges, plans, metadata, workspaces and workloads."""
+"""Define the classes of random merges, plans, metadata, workspaces and workloads."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ OUTPUT_LSES = ("output_lse", "prefix_lse", "suffix_lse", "None")
 
 
 def yes(whether: object) -> str:
-    """As a value of YES_NO."""
+    """Return a truth value as a value of YES_NO."""
     return "yes" if whether else "no"
 
 
 def merge_hits(case: MergeCase) -> Iterator[Hit]:
-    """What a merge is made of."""
+    """Yield the classes of a merge: sizes, places of results, LSEs, memory."""
     tokens, heads, size = case.shape
     yield "tokens", _tokens(tokens)
     yield "heads", _heads(heads)
@@ -67,14 +67,14 @@ RANKS, _ranks = sized(1, 2, 3)
 
 
 def context_class(context: int, budget: int) -> str:
-    """A request's context against the rows of a chunk."""
+    """Return the class of a request's context, compared with the rows of a chunk."""
     if context in (0, budget):
         return "the budget" if context else "0"
     return "below the budget" if context < budget else "above the budget"
 
 
 def plan_hits(case: PlanCase) -> Iterator[Hit]:
-    """What a plan is asked about."""
+    """Yield the classes of a plan."""
     yield "requests", _requests(len(case.context_lens))
     budget = case.row_budget * case.ranks
     yield from (("context", context_class(context, budget)) for context in case.context_lens)
@@ -93,7 +93,7 @@ OF_A_PLAN = {
 
 
 def metadata_hits(case: MetadataCase) -> Iterator[Hit]:
-    """What metadata are asked for."""
+    """Yield the classes of a metadata case."""
     yield "requests", _requests(len(case.context_lens))
     yield from (("context", context_class(context, case.workspace_rows)) for context in case.context_lens)
     yield "block size", str(case.block_size)
@@ -117,7 +117,7 @@ OF_METADATA = {
 
 
 def workspace_hits(case: WorkspaceCase) -> Iterator[Hit]:
-    """What a workspace is asked for."""
+    """Yield the classes of a workspace case."""
     yield "builder", case.builder
     yield "ranks", _ranks(case.dcp_world_size)
     yield "interleave above 1", yes(case.interleave > 1)
@@ -127,7 +127,7 @@ OF_A_WORKSPACE = {"builder": ("dense", "sparse"), "ranks": RANKS, "interleave ab
 
 
 def workload_hits(case: Scenario) -> Iterator[Hit]:
-    """How a workload is served."""
+    """Yield the classes of a workload."""
     yield "requests", _requests(len(case.requests))
     yield "block size", str(case.block_size)
     yield "prefix caching", yes(case.prefix_caching)

@@ -1,4 +1,4 @@
-"""The classes of random writes: slots, arrangement in memory, and the numbers that are quantized."""
+"""Define the classes of random writes: slots, arrangement in memory, and quantized numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MEMORY = (
     *("cache_shift", "input_shift", "spare_tokens", "slots_outermost"),
 )
 BLOCKS = {"nvfp4_ds_mla": 16, "fp8_ds_mla": 128}
-"""How many elements of the latent share a scale."""
+"""The number of latent elements that share a scale."""
 
 FINITE = KINDS[:3]
 BEYOND = "finite, beyond e4m3"
 LARGEST_E4M3, INFINITY = 0x43E0, 0x7F80
-"""448 and infinity as bf16."""
+"""448 and infinity as bf16 encodings."""
 
 
 def _beyond(numbers: Bf16Bits) -> bool:
@@ -36,7 +36,7 @@ def _beyond(numbers: Bf16Bits) -> bool:
 
 
 def slot_hits(case: WriteCase) -> Iterator[Hit]:
-    """Which tokens are skipped, and where the others go."""
+    """Yield the classes of a case's slots: tokens, block size, and which tokens are skipped."""
     negative = (case.slot_mapping < 0).tolist()
     yield "tokens", _tokens(case.tokens)
     yield "block size", str(case.block_size)
@@ -50,7 +50,7 @@ def slot_hits(case: WriteCase) -> Iterator[Hit]:
 
 
 def domain(form: str) -> Domain:
-    """The classes of writes of a kv_cache_dtype."""
+    """Return the domain of writes of a kv_cache_dtype."""
     block = BLOCKS.get(form)
     saturates = form in ("nvfp4_ds_mla", "fp8")
     largest = f"largest of {block}" if block else "kv_c"
@@ -82,5 +82,5 @@ DOMAINS: tuple[Domain, ...] = tuple(domain(form) for form in ("nvfp4_ds_mla", "f
 
 
 def domain_of(case: Any) -> str:
-    """By the kv_cache_dtype."""
+    """Return the name of a write's domain."""
     return f"write {case.kv_cache_dtype}"

@@ -1,4 +1,4 @@
-"""`python -m conformance merge`: reads the reports of shards, says what they find together, and writes that."""
+"""Implement `python -m conformance merge`: read the reports of shards, print their joined result, and write it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,25 @@ from conformance.reports.shards import Part
 from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED
 
 EXIT_CODES = {CONFORMS: 0, DIFFERS: 1, CRASHED: 1}
-"""By verdict; of the others it is EXIT_NOT_JUDGED."""
+"""The exit codes by verdict. The other verdicts give EXIT_NOT_JUDGED."""
 
 
 class BadFolder(ValueError):
-    """A folder that no report can be written into, or none should."""
+    """Report a folder in which a report cannot or should not be written."""
 
 
 def merge(paths: Sequence[Path], folder: Path | None, required: Sequence[str], say: Callable[[str], object]) -> int:
-    """Join the reports in files, or folders that hold one, and write that into `folder`, if any; the exit code."""
+    """Join the reports in files or folders, and write the result into `folder`, if given. Return the exit code.
+
+    `say` gets each line of output. An unusable report makes the result "not judged".
+
+    Returns:
+        0, 1 or EXIT_NOT_JUDGED.
+
+    Raises:
+        BadFolder: If `folder` holds one of the reports, or cannot be written.
+
+    """
     files = [file_of(path) for path in paths]
     if folder and file_of(folder).resolve() in [file.resolve() for file in files]:
         raise BadFolder(f"found {str(folder)!r}, whose report is one of those to be joined; allowed is another folder")
@@ -43,7 +53,7 @@ def merge(paths: Sequence[Path], folder: Path | None, required: Sequence[str], s
 
 
 def lines(report: Json, count: int) -> Iterator[str]:
-    """What is said of a joined report: the verdict, target by target, and why it is not green."""
+    """Yield the printed lines of a joined report: the verdict, each target, and why it is not green."""
     part = ", a part of the gate" if report["partial"] else ""
     yield f"gate: {report['verdict']} (of {count} {'report' if count == 1 else 'reports'}{part})"
     for target in report["targets"]:

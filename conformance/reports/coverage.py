@@ -1,4 +1,4 @@
-"""Which classes of cases a campaign has tried: counters over declared domains, so that what is missing shows."""
+"""Count which classes of cases a campaign has tried, over declared domains, so that untried values appear."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Hit = tuple[str, str]
 """A class and one of its values."""
 
 OTHER = "other"
-"""What a value counts as that its class does not declare, so that counters stay few whatever is drawn."""
+"""The counter for values that a class does not declare. It limits the number of counters."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """One kind of case: `classes` gives the values of each class by its name, `hits` those that a case has.
+    """Describe one kind of case: `classes` has the values of each class by name, `hits` returns those of a case.
 
-    A case may have several values of a class, or none.
+    A case may have several values of a class, or no value.
     """
 
     name: str
@@ -30,9 +30,9 @@ class Domain:
 
 @dataclass
 class Coverage:
-    """How many cases had each value of each class of their domain: memory that no number of cases makes grow.
+    """Count the cases with each value of each class of their domain. The memory does not grow with the cases.
 
-    `domain_of` gives the name of a case's domain, "" for a case that belongs to none.
+    `domain_of` returns the name of a case's domain, "" for a case without a domain.
     """
 
     domains: Mapping[str, Domain]
@@ -41,7 +41,7 @@ class Coverage:
     cases: Counter[str] = field(default_factory=Counter)
 
     def see(self, case: Any) -> None:
-        """Count a case."""
+        """Count a case. A case without a domain is ignored."""
         name = self.domain_of(case)
         domain = self.domains.get(name)
         if domain is None:
@@ -52,7 +52,7 @@ class Coverage:
             counts[hit if hit[1] in domain.classes[hit[0]] else (hit[0], OTHER)] += 1
 
     def told(self) -> dict[str, Any]:
-        """As a worker sends it: JSON types."""
+        """Return the counters as JSON types, for a worker to send."""
         counts: dict[str, dict[str, dict[str, int]]] = {}
         for name, of_domain in self.counts.items():
             for (each, value), count in of_domain.items():
@@ -60,7 +60,7 @@ class Coverage:
         return {"cases": dict(self.cases), "counts": counts}
 
     def add(self, told: Mapping[str, Any]) -> None:
-        """Add what a worker has sent."""
+        """Add the counters that a worker has sent."""
         self.cases.update(told["cases"])
         for name, classes in told["counts"].items():
             counts = self.counts.setdefault(name, Counter())
@@ -68,7 +68,7 @@ class Coverage:
                 counts.update({(each, value): count for value, count in values.items()})
 
     def as_json(self) -> dict[str, dict[str, int]]:
-        """By "domain: class", the count of every value that is declared, and of others if there were any."""
+        """Return the counts of all declared values by "domain: class", and of other values if there were any."""
         return {
             f"{name}: {each}": self._of(name, each, values)
             for name, domain in self.domains.items()
@@ -77,7 +77,7 @@ class Coverage:
         }
 
     def never(self) -> list[str]:
-        """What was not tried even once: values of classes, and domains of which there was no case."""
+        """Return the values and the domains without a case."""
         return [
             *(name + NO_CASE for name in self.domains if not self.cases[name]),
             *(f"{each}: {value}" for each, values in self.as_json().items() for value in values if not values[value]),
@@ -90,6 +90,6 @@ class Coverage:
 
 
 def pairs(first: Iterable[str], second: Iterable[str]) -> tuple[str, ...]:
-    """The values of a class that is two classes together."""
+    """Return the values of a class that combines two classes: "one, other" for each pair."""
     others = tuple(second)
     return tuple(f"{one}, {other}" for one in first for other in others)

@@ -1,4 +1,4 @@
-"""All kinds of random cases, and the domain that a case belongs to."""
+"""List all domains of random cases, and map each case to its domain."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ NAME_OF: dict[type, Callable[[Any], str]] = {
     WorkspaceCase: lambda case: "workspace",
     Scenario: lambda case: "workload",
 }
-"""By a case's type, the name of its domain."""
+"""The function from a case to the name of its domain, by type of case."""
 
 
 def domain_of(case: Any) -> str:
-    """The name of a case's domain, "" if it belongs to none."""
+    """Return the name of a case's domain, "" if it has no domain."""
     name = NAME_OF.get(type(case))
     return name(case) if name else ""
 
 
 def nothing_yet() -> Coverage:
-    """Counters of all domains."""
+    """Return empty counters of all domains."""
     return Coverage(DOMAINS, domain_of)

@@ -1,4 +1,4 @@
-"""A run of the gate: its outcomes, and everything beside them that decides whether it is green."""
+"""Decide whether a run of the gate is green, from its outcomes and all other conditions."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ OVERSTEPS = "lets nothing stand that differs or crashed, as some of its tests di
 
 @dataclass
 class Gate:
-    """All outcomes of a run, and what it was asked."""
+    """Hold all outcomes of a run, and its options."""
 
     seed: int | None
     profile: str | None
-    """None, both, of a run whose options could not be read."""
+    """Seed and profile are None for a run whose options could not be read."""
     asked_targets: tuple[str, ...] = ()
-    """By the names by which they were asked for."""
+    """The names of --target."""
     shard: Shard | None = None
     seconds: float = 0.0
     exit_status: int | None = None
-    """pytest's own exit status; None as long as the run is not over."""
+    """pytest's exit status, or None until the run is over."""
     outcomes: list[Outcome] = field(default_factory=list)
     accounts: list[Account] = field(default_factory=list)
     selection: Selection | None = None
-    """None as long as no worker has said what it has collected."""
+    """The selected tests, or None until a worker has sent them."""
     partial_ok: bool = False
     waivers: tuple[Waiver, ...] = ()
     today: date = field(default_factory=date.today)
     required: tuple[str, ...] = ()
-    """What has to be there: `cuda`, an architecture, a capability, a range of versions."""
+    """The requirements of --require: `cuda`, an architecture, a capability, a range of versions."""
     unmet: tuple[str, ...] = ()
-    """Of that, what is not, a line each."""
+    """The requirements that are not met, a line each."""
     stopped: str = ""
-    """What stopped the run before it judged anything."""
+    """Why the run stopped before it judged anything."""
     repeat: str = ""
     """The command that repeats the run."""
     undrawn: str = ""
     """Why a campaign drew nothing."""
     campaign: Mapping[str, Any] | None = None
-    """What conformance.reports.campaign says of a campaign; None of another run."""
+    """The result of conformance.reports.campaign, or None without a campaign."""
 
     @property
     def asked(self) -> bool:
-        """Whether anything of the gate was asked for."""
+        """Whether any test of the gate was asked for."""
         selected = self.selection and (self.selection.tests or self.selection.deselected or self.selection.parts)
         return bool(self.outcomes or selected)
 
@@ -71,39 +71,39 @@ class Gate:
 
     @property
     def verdict(self) -> str:
-        """The worst of what counts; of a run with reasons of its own not to be green, at best "not judged"."""
+        """The worst outcome that is not waived. With other reasons not to be green it is at best "not judged"."""
         judged = [outcome.verdict for outcome in self.outcomes if not self.waived(outcome)]
         return worst([*judged, *([] if self.complete and not self.reasons() else [NOT_JUDGED])])
 
     @property
     def targets(self) -> list[str]:
-        """In the order in which they were asked for, or else first heard of."""
+        """The targets with outcomes, in the order in which they were asked for or first reported."""
         heard = dict.fromkeys(outcome.target for outcome in self.outcomes)
         return [name for name in dict.fromkeys([*self.asked_targets, *heard]) if name in heard]
 
     def of(self, target: str, clause: str | None = None) -> list[Outcome]:
-        """A target's outcomes, or those among them that touch a clause."""
+        """Return a target's outcomes, or only those of one clause."""
         return [o for o in self.outcomes if o.target == target and (clause is None or clause in o.clauses)]
 
     def accounts_of(self, target: str) -> list[Account]:
-        """What each worker says of a target."""
+        """Return the workers' accounts of a target."""
         return [account for account in self.accounts if account.target == target]
 
     def verdict_of(self, outcomes: Sequence[Outcome]) -> str:
-        """The worst of some outcomes, of those that are not waived if there are any."""
+        """Return the worst verdict of some outcomes. Waived outcomes count only if all are waived."""
         counting = [outcome for outcome in outcomes if not self.waived(outcome)]
         return worst(outcome.verdict for outcome in counting or outcomes)
 
     def waived(self, outcome: Outcome) -> Waiver | None:
-        """The waiver that lets an outcome stand, if there is one."""
+        """Return the valid waiver that covers an outcome, or None."""
         return next((waiver for waiver in self._valid if waiver.covers(outcome)), None)
 
     def waived_by(self, waiver: Waiver) -> list[Outcome]:
-        """The outcomes that a waiver lets stand, be it alone or beside another one."""
+        """Return the outcomes that a waiver covers. Other waivers may cover them too."""
         return [outcome for outcome in self.outcomes if waiver in self._valid and waiver.covers(outcome)]
 
     def reasons(self) -> list[str]:
-        """Why the run is not green beside its outcomes, a line each."""
+        """Return why the run is not green apart from its outcomes, a line each."""
         return [
             *self._unfinished(),
             *self.unmet,
@@ -114,33 +114,33 @@ class Gate:
         ]
 
     def partial(self) -> list[str]:
-        """Why only a part of the gate was asked for, a line each; of a shard nothing, for others have the rest."""
+        """Return why only a part of the gate was asked for, a line each. A shard alone is no reason."""
         if self.selection is None:
             return []
         left_out = [f"left out are {some(self.selection.deselected)}"] if self.selection.deselected else []
         return [f"a part of the gate (--partial-ok): {part}" for part in (*left_out, *self.selection.parts)]
 
     def state_of(self, waiver: Waiver) -> str:
-        """used, unused or expired."""
+        """Return the state of a waiver: "used", "unused" or "expired"."""
         return "expired" if waiver.expired(self.today) else "used" if self._applies(waiver) else "unused"
 
     def declared_by(self, target: str) -> dict[str, str]:
-        """What a target declares that its verdict rests on, but for what is usual."""
+        """Return a target's declarations that differ from the default."""
         return {name: value for account in self.accounts_of(target) for name, value in account.declares.items()}
 
     def common_faults(self, target: str) -> list[tuple[str, int, int]]:
-        """The faults that explain most of a target's differences: a name, how many of them, and of how many."""
+        """Return the faults that explain most of a target's differences: name, tests explained, tests that differ."""
         differing = [outcome for outcome in self.of(target) if outcome.verdict == DIFFERS]
         counts = Counter(fault for outcome in differing for fault in outcome.explained_by)
         most = max(counts.values(), default=0)
         return [(fault, count, len(differing)) for fault, count in sorted(counts.items()) if count == most]
 
     def left_out(self, target: str) -> list[tuple[str, int]]:
-        """Return what random tests of a target left out, each with the number of these tests."""
+        """Return the features that a target's random tests left out, each with the number of these tests."""
         return sorted(Counter(feature for outcome in self.of(target) for feature in outcome.left_out).items())
 
     def unjudged(self, target: str) -> list[tuple[str, str, list[str]]]:
-        """The tests that did not come to judge a target, by verdict and reason."""
+        """Return the tests that did not judge a target, grouped by verdict and reason."""
         grouped: dict[tuple[str, str], list[str]] = {}
         for outcome in self.of(target):
             if outcome.verdict in COVERABLE:
@@ -150,7 +150,7 @@ class Gate:
         return [(verdict, reason, tests) for (verdict, reason), tests in grouped.items()]
 
     def exit_code(self, pytest_code: int) -> int:
-        """pytest's code, unless it is 0 and the verdict is not green."""
+        """Return pytest's exit code, or another one if it is 0 and the verdict is not green."""
         if pytest_code != 0 or self.verdict == CONFORMS:
             return pytest_code
         return 1 if self.verdict in (DIFFERS, CRASHED) else EXIT_NOT_JUDGED

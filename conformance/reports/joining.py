@@ -1,4 +1,4 @@
-"""The reports of shards as one report: what was found all together, and why that is not green."""
+"""Join the reports of shards into one report: all results, and the reasons why the whole is not green."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ UNKNOWN: Json = {
     "campaign": None,
     "waivers": [],
 }
-"""What is known of a run without a report."""
+"""The fields of a report when no run has one."""
 
 
 def join(parts: Sequence[Part], required: Sequence[str] = (), unusable: Sequence[str] = ()) -> Json:
-    """The joined report, with the shape that gate.schema.json describes.
+    """Join the reports of shards into one, with the shape that gate.schema.json describes.
 
-    `required` is what has to be there beside what the runs required themselves; `unusable` says what is wrong with the
-    reports that could not be read, a line each. Of a shard that is given twice the first report alone is counted.
+    `required` is checked in addition to what the runs required. `unusable` has a line for each report that could not be
+    read. If a shard is given twice, only its first report counts.
+
+    Returns:
+        The joined report.
+
     """
     once = list({(part.begun, part.shard): part for part in reversed(parts)}.values())
     once.sort(key=lambda part: (not part.begun, part.shard.of, part.shard.index))
@@ -70,7 +74,7 @@ def join(parts: Sequence[Part], required: Sequence[str] = (), unusable: Sequence
 
 
 def _said(parts: Sequence[Part]) -> Iterator[str]:
-    """The reasons that the reports themselves give: with those that do, unless they all do."""
+    """Yield the reasons of the reports. A reason that not all reports have begins with the names of those that do."""
     by_reason: dict[str, list[str]] = {}
     for part in parts:
         for reason in part.report["reasons"]:
@@ -80,7 +84,7 @@ def _said(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _unmet(required: Sequence[str], parts: Sequence[Part]) -> Iterator[str]:
-    """What was not there in a run, unless this was told to see to it itself and says so among its reasons."""
+    """Yield the requirements that a run neither met nor checked itself."""
     for part in parts:
         workers = [worker for target in part.report["targets"] for worker in target["workers"] if worker["cases"]]
         devices = sorted({worker["device"] for worker in workers})
@@ -174,7 +178,7 @@ def _clause(name: str, targets: Sequence[Json]) -> Json:
 
 
 def _verdict(found: Sequence[Json], waived: Sequence[int]) -> str:
-    """The worst, as Gate.verdict_of has it: where every test is waived counts only if that is so everywhere."""
+    """Return the worst verdict, like Gate.verdict_of. A part that is all waived counts only if all parts are."""
     counting = [one for one, count in zip(found, waived, strict=True) if one["tests"] > count]
     return worst(one["verdict"] for one in counting or found)
 

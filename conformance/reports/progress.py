@@ -1,4 +1,4 @@
-"""What is said of a run while it is under way: how far it is, how fast, and what it has found."""
+"""Format the progress of a run: how far it is, how fast, and the verdicts so far."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, DIFFERS
 
 ENOUGH_SECONDS = 2.0
-"""After how long a pace says something."""
+"""The time, in seconds, before a pace is shown."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A run so far: `tests` of `total` (None if that is not known yet) are done after `seconds`.
+    """Hold the state of a run: `tests` of `total` (None if unknown) are done after `seconds`.
 
-    `found` counts the tests by verdict; those that conform may be left out.
+    `found` counts the tests by verdict. It may leave out those that conform.
     """
 
     total: int | None = None
@@ -25,7 +25,7 @@ class Progress:
     found: Mapping[str, int] = field(default_factory=dict)
 
     def line(self, over: bool = False) -> str:
-        """The run in one line, what must not be cut off first: for one that is over with its time in all."""
+        """Return the state in one line, most important parts first. With `over` the time is the total."""
         found = [self._found(verdict) for verdict in BY_SEVERITY if verdict != CONFORMS and self.found.get(verdict)]
         total = "?" if self.total is None else f"{self.total:,}"
         pace = f"{self.cases / self.seconds:,.0f}" if self.seconds >= ENOUGH_SECONDS or (over and self.seconds) else "?"
@@ -39,7 +39,7 @@ class Progress:
 
 
 def clock(seconds: float) -> str:
-    """A duration as m:ss, or h:mm:ss."""
+    """Return a duration in seconds as m:ss, or h:mm:ss."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

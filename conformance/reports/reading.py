@@ -1,4 +1,4 @@
-"""gate.json read back: what a file holds, once it is known to be a whole report of this schema."""
+"""Read gate.json back and check that it is a complete report of this schema."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from typing import Any
 FILE = "gate.json"
 SCHEMA_FILE = Path(__file__).with_name("gate.schema.json")
 MOST_CHARACTERS = 200
-"""How much is said of one problem."""
+"""The most characters in the line on one problem."""
 
 DEEPEST = 100
-"""How many levels of lists and objects a report may have; a receipt is as deep as its target likes."""
+"""The most levels of lists and objects in a report. A receipt may be as deep as its target makes it."""
 
 Json = dict[str, Any]
 
 
 class NoReport(ValueError):
-    """A file that cannot be used; `lines` name the file, what was found and what is allowed."""
+    """Report a file that cannot be used. `lines` name the file, the fault and what is allowed."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """At least one line."""
+        """Take at least one line."""
         super().__init__("\n".join(lines))
         self.lines = tuple(lines)
 
 
 def file_of(path: Path) -> Path:
-    """The report that a path means: itself, or gate.json in it if it is a folder."""
+    """Return the report file of a path: the path itself, or gate.json in it if it is a folder."""
     return path / FILE if path.is_dir() else path
 
 
 def read(path: Path) -> Json:
-    """The report in a file, whose shape gate.schema.json allows; NoReport for anything else."""
+    """Return the report in a file. Raises NoReport if gate.schema.json does not allow the content."""
     try:
         report = json.loads(path.read_bytes(), parse_constant=_refuse, parse_float=_finite)
         json.dumps(report, ensure_ascii=False).encode()  # half a surrogate pair cannot be written again
@@ -53,7 +53,7 @@ def read(path: Path) -> Json:
 
 
 def problems_of(report: Any) -> Iterator[str]:
-    """What gate.schema.json does not allow about a report, a line each: the place, what was found, what is allowed."""
+    """Yield one line for each violation of gate.schema.json: the place, what was found, what is allowed."""
     for error in _validator().iter_errors(report):
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
         yield shorten(f"report{place}: {error.message}", MOST_CHARACTERS, placeholder=" ...")

@@ -1,4 +1,4 @@
-"""Receipts: what really ran, by target and worker, and whether it adds up."""
+"""Check receipts: what ran for each target and worker, and whether the counts agree."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ ARCHITECTURE = re.compile(r"sm_\d+")
 
 @dataclass(frozen=True)
 class Account:
-    """What one worker says of one target: the target's own receipt, and what the gate counted there itself.
+    """Hold a worker's account of a target: the target's receipt, and the counts of the gate.
 
-    `device` is where the target's arrays were, as the gate saw it; `error` is what the target raised when it was asked.
+    `device` is the place of the target's arrays, as the gate saw it. `error` is the exception of the target's
+    receipt().
     """
 
     worker: str
@@ -33,17 +34,17 @@ class Account:
     error: str = ""
     gpu_code: bool = False
     kernels: Sequence[Mapping[str, Any]] = field(default=())
-    """What was seen to run on the device of one call of each operator, before the tests: name, registers, sizes."""
+    """The kernels of one call of each operator, seen on the device before the tests: name, registers, sizes."""
     kernels_after: Sequence[Mapping[str, Any]] = field(default=())
-    """The same after them."""
+    """The kernels of one call of each operator, seen on the device after the tests."""
     unseen: str = ""
-    """Why nothing could be seen to run on the device."""
+    """Why kernels could not be seen on the device."""
     declares: Mapping[str, str] = field(default_factory=dict)
-    """What the target declares that a verdict rests on, but for what is usual: nan, profile, attends_in."""
+    """The target's declarations that differ from the default: nan, profile, attends_in."""
 
 
 def merged(receipts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The receipts of several workers as one: launches added up, and what differs between workers kept as a list."""
+    """Return several receipts as one. Launches are added; values that differ between workers become a list."""
     keys = dict.fromkeys(key for receipt in receipts for key in receipt)
     return {key: _merged_values(key, [receipt[key] for receipt in receipts if key in receipt]) for key in keys}
 
@@ -58,9 +59,11 @@ def _merged_values(key: str, values: list[Any]) -> Any:
 
 
 def what_is_wrong(outcomes: Sequence[Outcome], accounts: Sequence[Account]) -> Iterator[str]:
-    """Why the receipts of a target do not show that it was this that ran; nothing if they do.
+    """Yield why a target's receipts do not prove that the target ran. `outcomes` and `accounts` are that target's.
 
-    `outcomes` and `accounts` are the target's own.
+    Yields:
+        One line for each reason.
+
     """
     workers = dict.fromkeys(outcome.worker for outcome in outcomes if outcome.cases)
     died = {outcome.worker for outcome in outcomes if outcome.verdict == CRASHED}
@@ -99,7 +102,7 @@ def _of_worker(account: Account, outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def other_architecture(required: Iterable[str], accounts: Iterable[Account]) -> Iterator[str]:
-    """Which workers compared something on a device of another architecture than the one that is required."""
+    """Yield one line for each worker that compared on a device of another architecture than the required ones."""
     wanted = [each for each in required if ARCHITECTURE.fullmatch(each)]
     for account in accounts:
         found = ARCHITECTURE.search(account.device)
@@ -108,7 +111,7 @@ def other_architecture(required: Iterable[str], accounts: Iterable[Account]) -> 
 
 
 def _on_device(account: Account) -> Iterator[str]:
-    """What is wrong with the kernels that were seen to run."""
+    """Yield what is wrong with the kernels that were seen on the device."""
     if account.unseen:
         if account.launches is None:
             yield f"it counts no launches, and none could be seen: {account.unseen}"
@@ -138,7 +141,7 @@ def _of_cpu(receipt: Mapping[str, Any]) -> bool:
 
 
 def different_builds(receipts: Iterable[Mapping[str, Any]], who: str = "workers", but: str = ".") -> Iterator[str]:
-    """The hashes that are not the same in all receipts of a target, a line each, but for those whose name ends so."""
+    """Yield a line for each hash that differs between a target's receipts, unless its name ends with `but`."""
     hashes: dict[str, set[str]] = {}
     for receipt in receipts:
         for path, value in _hashes(receipt):

@@ -1,4 +1,4 @@
-"""reports/gate.json and gate.md, and the lines of the summary on a terminal."""
+"""Write reports/gate.json and gate.md, and the summary lines on a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DISTRIBUTION = "nvfp4-mla-conformance"
 
 
 def as_json(gate: Gate) -> dict[str, Any]:
-    """The report as JSON types; gate.schema.json describes it."""
+    """Return the report as JSON types. gate.schema.json describes it."""
     return {
         "schema": SCHEMA,
         "verdict": gate.verdict,
@@ -92,7 +92,7 @@ def _target(gate: Gate, name: str) -> dict[str, Any]:
 
 
 WORKER = ("worker", "device", "driver", "cases", "rows", "elements", "calls", "launches", "peak_rss_mib", "error")
-"""What gate.json tells of each worker."""
+"""The fields of a worker's account that gate.json contains."""
 
 
 def _worker(account: Account) -> dict[str, Any]:
@@ -127,13 +127,13 @@ def _clause(gate: Gate, clause: str, outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def clauses_of(outcomes: list[Outcome]) -> list[str]:
-    """The clauses that some outcomes touch, in SPEC.md's order."""
+    """Return the clauses of some outcomes, in SPEC.md's order."""
     found = {clause for outcome in outcomes for clause in outcome.clauses}
     return [clause for clause in clauses() if clause in found]
 
 
 def as_markdown(report: dict[str, Any]) -> str:
-    """A report, as as_json gives it, for a CI job's summary page."""
+    """Return a report of as_json as Markdown, for a CI job's summary page."""
     shard = report["shard"]
     part = f" (shard {shard['index']} of {shard['of']})" if shard else ""
     lines = [f"# Gate: {report['verdict']}{part}", ""]
@@ -181,24 +181,24 @@ def _target_in_markdown(target: dict[str, Any]) -> list[str]:
 
 
 def target_line(target: dict[str, Any]) -> str:
-    """One line on a target of a report: its verdict and how much was compared."""
+    """Return one line on a target of a report: its verdict, and how much was compared."""
     counts = [f"{target[what]:,} {what}" for what in COUNTS]
     return f"{target['verdict']}: {len(target['clauses'])} clauses, {target['tests']} tests, {', '.join(counts)}"
 
 
 def declarations_line(target: dict[str, Any]) -> str:
-    """Return one line on what a target of a report declares that its verdict rests on; "" if that is what is usual."""
+    """Return one line on a target's declarations that its verdict rests on; "" if it has only the defaults."""
     said = ", ".join(f'{name} = "{value}"' for name, value in target.get("declares", {}).items())
     return f"This rests on what the target declares: {said}" if said else ""
 
 
 def write(gate: Gate, folder: Path) -> None:
-    """Write gate.json and gate.md into a folder, which is made if need be."""
+    """Write gate.json and gate.md into a folder. Creates the folder if it is missing."""
     write_report(as_json(gate), folder)
 
 
 def write_report(report: dict[str, Any], folder: Path) -> None:
-    """Write a report, each file in one step, so that whoever reads it finds a whole one."""
+    """Write gate.json and gate.md of a report, each in one step, so that readers see complete files."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("gate.json", json.dumps(report, indent=2) + "\n"), ("gate.md", as_markdown(report))):
         passing = folder / f".{name}.{os.getpid()}"

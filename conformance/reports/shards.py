@@ -1,4 +1,4 @@
-"""Whether some reports are those of all shards of one run."""
+"""Check whether reports are those of all shards of one run."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from conformance.reports.waivers import Waiver
 
 @dataclass(frozen=True)
 class Part:
-    """A report, as reading.read gives it, and the file that it is from. A whole run counts as shard 1 of 1."""
+    """Hold a report that reading.read returned, and its file. A whole run counts as shard 1 of 1."""
 
     path: Path
     report: Json
 
     @property
     def shard(self) -> Shard:
-        """Which part of the gate it is."""
+        """The part of the gate that the report covers."""
         return Shard(**self.report["shard"] or {"index": 1, "of": 1})
 
     @property
     def begun(self) -> bool:
-        """Whether the run came to know its tests; before that it cannot say either which shard it is."""
+        """Whether the run collected its tests. Before that it does not know its shard either."""
         return bool(self.report["suite"]["fingerprint"])
 
     @property
     def name(self) -> str:
-        """As reasons name it."""
+        """The name of the part in reasons."""
         return f"shard {self.shard}" if self.report["shard"] else "a whole run" if self.begun else "a run without tests"
 
     def __str__(self) -> str:
-        """With its file."""
+        """Return the name with the file."""
         return f"{self.name} ({self.path})"
 
 
 def waiver_of(told: Json) -> Waiver:
-    """A waiver, from what a report tells of it."""
+    """Return the waiver that a report describes."""
     named = {name: told[name] for name in ("number", "clause", "target", "reason", "link", "test")}
     return Waiver(**named, expires=date.fromisoformat(told["expires"]))
 
@@ -58,11 +58,11 @@ AGREED: dict[str, Callable[[Json], Any]] = {
     "fingerprint of the tests": lambda report: report["suite"]["fingerprint"],
     "waivers": lambda report: [f"{waiver_of(told)} until {told['expires']}" for told in report["waivers"]],
 }
-"""What has to be the same in all shards of a run."""
+"""The values that must be the same in all shards of a run."""
 
 
 def amiss(parts: Sequence[Part]) -> list[str]:
-    """Why the reports are not those of all shards of one run, a line each; nothing if they are."""
+    """Return why the reports are not those of all shards of one run, a line each. An empty list if they are."""
     if not parts:
         return ["there is no report; wanted are those of all shards of a run"]
     begun = [part for part in parts if part.begun]

@@ -1,4 +1,4 @@
-"""From the outcomes of tests to the verdict of a gate."""
+"""Define the verdicts, their order, and the outcome of one test."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ EXIT_NOT_JUDGED = 6
 
 
 def worst(verdicts: Iterable[str]) -> str:
-    """The most severe of some verdicts; without any, nothing was judged."""
+    """Return the most severe verdict, or "not judged" for an empty iterable."""
     return min(verdicts, key=BY_SEVERITY.index, default=NOT_JUDGED)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one test said of one target.
+    """Hold the result of one test on one target.
 
-    `calls` are those of the target's operators that had something to write and returned, by operator; `launches` is
-    what the target says it launched for them, None if it does not count. `worker` is the process that judged.
+    `calls` counts the calls of the target's operators that had something to write and returned. `launches` is the
+    number of launches that the target counted for them, None if it does not count. `worker` is the process that judged.
     """
 
     test: str
@@ -40,9 +40,9 @@ class Outcome:
     message: str = ""
     explained_by: tuple[str, ...] = ()
     fixture: str = ""
-    """The file that repeats it, if one was written."""
+    """The file that repeats the failure, if one was written."""
     worker: str = ""
     calls: int = 0
     launches: int | None = None
     left_out: tuple[str, ...] = ()
-    """What its random cases were drawn without, since the target lacks it, each with the clause that is about it."""
+    """The features that random cases lacked because the target lacks them, each with its clause."""

@@ -1,4 +1,4 @@
-"""waivers.toml: what a team lets stand unjudged for now, why, and until when."""
+"""Read waivers.toml: outcomes that a team accepts as not judged for now, why, and until when."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from conformance.spec import clauses
 
 FILE = "waivers.toml"
 RECEIPT = "receipt"
-"""What stands in a waiver's `clause` if it is the receipt of a target that is missing or does not add up."""
+"""The `clause` of a waiver for a receipt that is missing or whose counts do not agree."""
 
 COVERABLE = (UNSUPPORTED, NOT_JUDGED)
-"""The verdicts that may be waived: never that a target differs, or crashed."""
+"""The verdicts that may be waived. "differs" and "crashed" may not."""
 
 FIELDS: dict[str, type] = {"clause": str, "target": str, "reason": str, "link": str, "expires": date, "test": str}
 OPTIONAL = ("test",)
 
 
 class BadWaivers(ValueError):
-    """A file of waivers that cannot be used; the text names the file, the entry, what was found and what is allowed."""
+    """Report a file of waivers that cannot be used: the file, the entry, what was found and what is allowed."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """One entry: `clause` is a clause of SPEC.md, a chapter, or "receipt"; `target` and `test` may hold * and ?."""
+    """Hold one entry. `clause` is a clause or chapter of SPEC.md or "receipt"; `target` and `test` are patterns."""
 
     number: int
     clause: str
@@ -40,11 +40,11 @@ class Waiver:
     test: str = "*"
 
     def covers(self, outcome: Outcome) -> bool:
-        """Whether it lets an outcome stand: one that is unsupported or not judged, on its target and clause."""
+        """Return whether the waiver accepts an outcome: unsupported or not judged, on its target, clause and test."""
         return outcome.verdict in COVERABLE and self.names(outcome)
 
     def names(self, outcome: Outcome) -> bool:
-        """Whether an outcome is of its target, its clause and its test, whatever the verdict."""
+        """Return whether an outcome has the waiver's target, clause and test, whatever the verdict."""
         return (
             self.concerns(outcome.target)
             and any(self.clause in (clause, clause.partition("-")[0]) for clause in outcome.clauses)
@@ -52,21 +52,21 @@ class Waiver:
         )
 
     def concerns(self, target: str) -> bool:
-        """Whether it is about a target, by the name that this was asked for by."""
+        """Return whether the waiver applies to a target, by its name in --target."""
         return fnmatchcase(target, self.target)
 
     def expired(self, today: date) -> bool:
-        """Whether its last day is over."""
+        """Return whether the waiver's last day is over."""
         return today > self.expires
 
     def __str__(self) -> str:
-        """As it is named in reports."""
+        """Return the name of the waiver in reports."""
         test = "" if self.test == "*" else f", test {self.test}"
         return f"waiver {self.number} ({self.clause}, target {self.target}{test})"
 
 
 def read_waivers(path: Path) -> tuple[Waiver, ...]:
-    """The waivers of a file; BadWaivers for one that cannot be read, or is not as docs/ci.md says."""
+    """Return the waivers of a file. Raises BadWaivers if it cannot be read or is not as docs/ci.md says."""
     try:
         held = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

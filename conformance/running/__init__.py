@@ -1,4 +1,4 @@
-"""The pytest side: options, hooks, and what goes between the processes of a run. A plugin that loads all of them."""
+"""Load the pytest plugins of the suite: options, hooks, and messages between the processes of a run."""
 
 from conformance.machine import share_threads
 

@@ -1,4 +1,4 @@
-"""What a worker counts of each target, test by test, and what it says of it in the end."""
+"""Count calls, launches and cases of each target in a worker, and report them with the receipt at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from conformance.targets.taken import Unusable, declarations
 
 @dataclass
 class Running:
-    """The sums over the tests of one target in this process, and what was seen to run on the device before them."""
+    """Hold the sums over one target's tests in this process, and the kernels seen on the device before them."""
 
     sums: Counter[str] = field(default_factory=Counter)
     kernels: list[dict[str, Any]] = field(default_factory=list)
@@ -35,19 +35,19 @@ ACCOUNTS = pytest.StashKey[dict[str, Running]]()
 
 @dataclass(frozen=True)
 class Before:
-    """How many calls and launches there were before a test."""
+    """Hold the numbers of calls and launches before a test."""
 
     calls: Mapping[str, int]
     launches: Mapping[str, int] | None
 
 
 def begin(target: Target) -> Before:
-    """What stands before a test of a target begins."""
+    """Return the numbers of calls and launches before a test of a target."""
     return Before(dict(tally.answered(target)), target.launches())
 
 
 def since(before: Before, target: Target) -> tuple[int, int | None, str]:
-    """The calls and launches of a test, and what is wrong with them, or ""."""
+    """Return a test's calls, its launches (None if not counted), and what is wrong with them, or ""."""
     calls = _grown(before.calls, tally.answered(target))
     now = target.launches()
     if before.launches is None or now is None:
@@ -57,7 +57,7 @@ def since(before: Before, target: Target) -> tuple[int, int | None, str]:
 
 
 def watch_device(config: pytest.Config, name: str, target: Target) -> None:
-    """See what a target's operators run on the device, before it is judged."""
+    """Record the kernels that a target's operators run on the device, before the target is judged."""
     running = _running(config, name)
     if config.getoption("--exact-memory"):
         running.unseen = "--exact-memory is for sanitizers, beside which there is no profiler"
@@ -84,12 +84,12 @@ def _seen(target: Target) -> tuple[list[dict[str, Any]], str]:
 
 
 def accounts(config: pytest.Config) -> list[dict[str, Any]]:
-    """This process's account of each target that it judged, or could have."""
+    """Return this process's account of each target that can run here, as JSON types."""
     return [asdict(_account(config, name, target)) for name, target in targets_of(config).items() if _can_run(target)]
 
 
 def peak_rss_mib() -> int:
-    """The most memory that this process has had, in MiB."""
+    """Return the peak resident memory of this process, in MiB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak >> (20 if sys.platform == "darwin" else 10)
 
@@ -129,7 +129,7 @@ def _account(config: pytest.Config, name: str, target: Target) -> Account:
 
 
 def device_of(target: Target) -> str:
-    """What the target's arrays lie on: cpu, or a GPU's name, architecture and UUID."""
+    """Return the device of the target's arrays: "cpu", or a GPU's name, architecture and UUID."""
     if not target.memory.on_device:
         return "cpu"
     if target.memory.name == "cupy":

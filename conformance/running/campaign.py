@@ -1,4 +1,4 @@
-"""The pytest side of campaigns: random tests go on for as long as --minutes says."""
+"""Run random tests for the time of --minutes, and count their cases."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 METER: pytest.StashKey[Meter] = pytest.StashKey()
 TOLD = pytest.StashKey[list[dict[str, Any]]]()
 SECONDS = pytest.StashKey[float]()
-"""How long each random test has."""
+"""The time of each random test, in seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of campaigns."""
+    """Add the options of campaigns."""
     group = parser.getgroup("conformance", "NVFP4 MLA conformance")
     group.addoption(
         "--minutes",
@@ -58,12 +58,12 @@ def _round(text: str) -> int:
 
 
 def is_campaign(config: pytest.Config) -> bool:
-    """Whether a run counts what it tries."""
+    """Return whether a run counts the cases that it tries."""
     return config.getoption("--minutes") is not None or config.getoption("--profile") == "nightly"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to count."""
+    """Set up the counters."""
     config.stash[TOLD] = []
     config.stash[SECONDS] = 0.0
     if is_campaign(config):
@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Divide the time among the random tests that are left in the end."""
+    """Divide the time among the random tests that are selected."""
     yield
     minutes = config.getoption("--minutes")
     if minutes is not None:
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Give a random test its time, and count what it draws."""
+    """Give a random test its time, and count the cases that it draws."""
     config = item.config
     meter, first = config.stash.get(METER, None), config.getoption("--round")
     if not is_random(item) or (meter is None and first == 1):
@@ -99,7 +99,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker has counted."""
+    """Receive the counters of a worker."""
     told = getattr(node, "workeroutput", {}).get("campaign")
     if told:
         node.config.stash[TOLD].append(told)
@@ -107,7 +107,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """A worker tells what it has counted; the reporting process adds it up, before the report is written."""
+    """Send a worker's counters. The reporting process adds them up before the report is written."""
     config = session.config
     meter = config.stash.get(METER, None)
     if meter is not None:
@@ -126,7 +126,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say how much was drawn, and what was never tried."""
+    """Print how much was drawn, and the values that were never tried."""
     campaign = config.stash[GATE].campaign
     if campaign:
         for line in campaign_lines(campaign):

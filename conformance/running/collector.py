@@ -1,4 +1,4 @@
-"""The verdict of a run: outcomes and receipts, which come from all workers to the one process that reports."""
+"""Collect outcomes and receipts of all workers in the reporting process, and write the verdict of the run."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from conformance.spec import SPEC, in_short
 
 
 class Collector:
-    """Gathers the outcomes, which come from all workers to the one process that reports."""
+    """Collect the outcomes of all workers in the reporting process."""
 
     def __init__(self, config: pytest.Config) -> None:
-        """`config` is that of the reporting process."""
+        """Take the configuration of the reporting process."""
         self.config, self.gate = config, config.stash[GATE]
         self.gate.repeat = _repeat(config)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the outcome that a report carries."""
+        """Record the outcome in a report."""
         told = dict(report.user_properties)
         if "verdict" in told:
             for listed in ("clauses", "explained_by", "left_out"):  # which xdist sends as lists
@@ -63,14 +63,14 @@ class Collector:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Note which tests of the gate there are, in case that no worker lives to tell what it has left out."""
+        """Record the tests of the gate, in case no worker lives to send its selection."""
         folder, names = f"{GATE_FOLDER.relative_to(SPEC.parent)}/", targets_of(self.config)
         if self.gate.selection is None:
             self.gate.selection = Selection(tuple(test for test in ids if folder in test and judged_by(test, names)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over what a worker counted, and which tests it was to run."""
+        """Receive a worker's accounts and its selection."""
         told = getattr(node, "workeroutput", {})
         self._receive(told.get("accounts", []))
         if "selection" in told:
@@ -78,7 +78,7 @@ class Collector:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the reports, and turn the exit code red if something was not judged."""
+        """Write the reports, and make the exit code red if something was not judged."""
         self.gate.exit_status = int(exitstatus)
         self.gate.seconds += time.monotonic()
         if self.gate.selection is None:
@@ -93,7 +93,7 @@ class Collector:
             write(self.gate, folder)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say the verdict, target by target, and how to repeat the run."""
+        """Print the verdict of each target, and how to repeat the run."""
         if not self.gate.asked:
             return
         report = as_json(self.gate)
@@ -140,7 +140,7 @@ class Collector:
 
 
 def judged_by(test: str, names: Iterable[str]) -> str | None:
-    """The target of a test, by its id; None if it judges none. One name may begin like another."""
+    """Return the target of a test, by its id, or None if it judges no target. The longest matching name counts."""
     _, _, parameters = test.partition("[")
     return max((name for name in names if parameters.startswith((f"{name}-", f"{name}]"))), key=len, default=None)
 
@@ -152,7 +152,7 @@ def _part_of(report: dict[str, Any]) -> str:
 
 
 def _repeat(config: pytest.Config) -> str:
-    """The command that repeats the run: what was selected, on which targets, with which seed."""
+    """Return the command that repeats the run: selection, targets, seed and options."""
     option = config.getoption
     selected = [*(str(arg) for arg in config.args), *_told("-k", option("-k")), *_told("-m", option("-m"))]
     targets = [word for name in targets_of(config) for word in ("--target", name)]

@@ -1,4 +1,4 @@
-"""A target that takes its process down, hangs, or ruins its CUDA context costs one test, and nothing beside it."""
+"""Contain a target that kills its process, hangs, or destroys its CUDA context: it costs one test and no other."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from conformance.running.session import GATE, targets_of
 from conformance.targets.base import Target
 
 SECONDS = 300.0
-"""How long a case may take."""
+"""The default time limit of a case, in seconds."""
 
 MOST_FRUITLESS = 3
-"""How many workers in a row may die without a test between them: others would die of the same."""
+"""The number of workers that may die in a row without a test between them. Further ones would die too."""
 
 MOMENT = 5.0
-"""How many seconds a process may take to end that has closed its pipes."""
+"""The seconds that a process may take to end after it closed its pipes."""
 
 ALONE = pytest.StashKey[bool]()
 TRACES = pytest.StashKey[TemporaryDirectory[str]]()
@@ -40,7 +40,7 @@ FRUITLESS, DIED_LAST = pytest.StashKey[int](), pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long a case may take."""
+    """Add the option --case-timeout."""
     group = parser.getgroup("conformance", "NVFP4 MLA conformance")
     group.addoption(
         "--case-timeout",
@@ -63,7 +63,7 @@ def _seconds(text: str) -> float:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Put a target that may die into a worker's process, and let workers be replaced as often as need be."""
+    """Run a target that may die in a worker, and allow any number of replacements of workers."""
     config.stash[THREADS] = _threads()
     if hasattr(config, "workerinput") or not hasattr(config.option, "numprocesses"):
         return
@@ -98,7 +98,7 @@ def _may_die(target: Target) -> bool:
 
 @pytest.hookimpl(trylast=True)  # after pytest's own faulthandler, whose traces of signals go elsewhere
 def pytest_configure(config: pytest.Config) -> None:
-    """Say where a process is to write what it was doing when it ended: a worker into a file, which will be read."""
+    """Set where faulthandler writes: a worker writes into a file, which the reporting process reads."""
     told = getattr(config, "workerinput", {})
     folder = Path(told.get("traces", ""))
     if told and folder.is_dir():  # not on another machine
@@ -111,7 +111,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker where to write, and whether others take its tests over; give up if workers die of themselves."""
+    """Send a worker the folder of traces, and whether others take over its tests. Stop if workers die without tests."""
     config = node.config
     if config.stash.get(FRUITLESS, 0) >= MOST_FRUITLESS:
         _give_up(config)
@@ -123,7 +123,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Leave nothing behind, nor wait for threads of a target that do not end."""
+    """Remove the traces, and do not wait for threads of a target that do not end."""
     PATIENCE.end()
     if TRACES in config.stash:
         config.stash[TRACES].cleanup()
@@ -137,13 +137,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Note the exit code."""
+    """Record the exit code."""
     if not hasattr(session.config, "workerinput"):
         session.config.stash[CODE] = int(session.exitstatus)
 
 
 def _threads() -> Set[threading.Thread]:
-    """The threads that Python waits for when it ends, but for those of pools, which it tells to end."""
+    """Return the threads that Python waits for at exit, except those of pools, which Python ends itself."""
     pooled = getattr(concurrent.futures.thread, "_threads_queues", {})
     others = {threading.main_thread(), *pooled}
     return {each for each in threading.enumerate() if not each.daemon and each not in others}
@@ -155,7 +155,7 @@ def _goes_on(thread: threading.Thread) -> bool:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """What is not as it was asked for."""
+    """Return lines on settings that the gate changes or ignores."""
     lines = []
     if config.stash.get(ALONE, False):
         lines.append("gate: in a process of its own, as if by -n 1, which a crash may end (-n 0: in this one)")
@@ -166,7 +166,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For --dist load one that lets a worker go."""
+    """Return a scheduler for --dist load that lets a worker leave."""
     if config.getoption("dist") != "load":
         return None
     from conformance.running.scheduling import ContainingScheduling
@@ -187,14 +187,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Bound what a test that judges takes, case by case, from here to its report."""
+    """Limit the time of a judging test, case by case, until its report."""
     if judges(item):
         PATIENCE.begin()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Announce which clauses are being judged, for a process may die of it, and what is this one's last test."""
+    """Add the test's clauses to the report, since the process may die, and the accounts if this is its last test."""
     report: Any = yield
     if judges(item):
         report.clauses = clauses_of(item)
@@ -203,13 +203,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def _retires(config: pytest.Config) -> bool:
-    """Whether this process is a worker that can judge no more, and whose tests others take over."""
+    """Return whether this process is a worker that can judge no more, and whose tests others take over."""
     may = getattr(config, "workerinput", {}).get("may_retire", False)
     return may and any(target.lost for target in targets_of(config).values())
 
 
 def pytest_runtest_logreport(report: Any) -> None:
-    """Hear that of a worker."""
+    """Receive the clauses and the last accounts of a worker."""
     node = getattr(report, "node", None)
     if node is None:
         return
@@ -221,7 +221,7 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Count the workers that died, until a test has a report."""
+    """Count the workers that died since the last report of a test."""
     if error:
         node.config.stash[FRUITLESS] = node.config.stash.get(FRUITLESS, 0) + 1
         node.config.stash[DIED_LAST] = node
@@ -229,7 +229,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_handlecrashitem(crashitem: str, report: Any) -> None:
-    """Say what the worker died of, and let -x and --maxfail count it."""
+    """Add the cause of death to the report, and make -x and --maxfail count it."""
     node = report.node
     report.clauses = getattr(node, "clauses_of", {}).get(crashitem, ())
     report.longrepr = f"worker {node.gateway.id!r} crashed while running {crashitem!r}: {_ending(node)}"
@@ -238,7 +238,7 @@ def pytest_handlecrashitem(crashitem: str, report: Any) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop(session: pytest.Session) -> Iterator[None]:
-    """Let -x and --maxfail end a run with the same exit code whether it has workers or not."""
+    """End a run by -x and --maxfail with the same exit status with and without workers. Raises session.Failed."""
     try:
         return (yield)
     except KeyboardInterrupt as stopped:
@@ -263,7 +263,7 @@ def _ending(node: Any) -> str:
 
 
 def _status(node: Any) -> int | None:
-    """How a worker's process ended; None if it is none of this machine's, or is still ending."""
+    """Return the exit status of a worker's process. None on another machine, or if it is still ending."""
     process: subprocess.Popen[bytes] | None = getattr(node.gateway._io, "popen", None)
     try:
         return process.wait(MOMENT) if process else None

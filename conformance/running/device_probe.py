@@ -1,4 +1,4 @@
-"""A program of its own, so that whoever runs it has no CUDA context: prints the visible devices as JSON."""
+"""Print the visible devices as JSON. It is a separate program, so that its caller gets no CUDA context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def by_cupy() -> Iterator[dict[str, Any]]:
-    """The devices as CuPy sees them."""
+    """Yield the devices that CuPy sees."""
     import cupy
 
     for index in range(cupy.cuda.runtime.getDeviceCount()):
@@ -22,7 +22,7 @@ def by_cupy() -> Iterator[dict[str, Any]]:
 
 
 def cupy_device(index: int) -> dict[str, str]:
-    """Name, architecture and UUID of a device, from CuPy."""
+    """Return name, architecture and UUID of a device, from CuPy."""
     import cupy
 
     found = cupy.cuda.runtime.getDeviceProperties(index)
@@ -31,7 +31,7 @@ def cupy_device(index: int) -> dict[str, str]:
 
 
 def by_torch() -> Iterator[dict[str, Any]]:
-    """The devices as torch sees them."""
+    """Yield the devices that torch sees. Raises RuntimeError if there is no device."""
     import torch
 
     if not torch.cuda.is_available():
@@ -42,7 +42,7 @@ def by_torch() -> Iterator[dict[str, Any]]:
 
 
 def torch_device(index: int) -> dict[str, str]:
-    """Name, architecture and UUID of a device, from torch."""
+    """Return name, architecture and UUID of a device, from torch."""
     import torch
 
     found = torch.cuda.get_device_properties(index)
@@ -50,13 +50,13 @@ def torch_device(index: int) -> dict[str, str]:
 
 
 def driver(path: Path = DRIVER) -> str:
-    """The version of the driver, such as 580.65.06; "" where nothing says so."""
+    """Return the version of the driver, such as 580.65.06, or "" if it is unknown."""
     found = re.search(r"\s(\d+(?:\.\d+)+)\s", path.read_text()) if path.exists() else None
     return found[1] if found else ""
 
 
 def main() -> None:
-    """Print the devices, or why there are none; the last line is the answer, whatever a library prints."""
+    """Print the devices, or the reason why no device is visible. The answer is the last line of the output."""
     answer: dict[str, Any] = {"devices": []}
     for ask in (by_cupy, by_torch):
         try:

@@ -1,4 +1,4 @@
-"""The visible devices, found without initialising CUDA in this process."""
+"""Find the visible devices without initialising CUDA in this process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from conformance.running.workers import Gpu
 
 PROBE = (sys.executable, "-P", str(Path(__file__).with_name("device_probe.py")))
 SECONDS = 120
-"""How long the program may take, which initialises each device."""
+"""The time limit of the program, which initialises each device."""
 
 
 def found(program: Sequence[str] = PROBE, seconds: float = SECONDS) -> tuple[tuple[Gpu, ...], str]:
-    """The devices that CUDA sees, in its order; or none, and why, in one line."""
+    """Return the devices that CUDA sees, in its order, and ""; or no devices, and the reason in one line."""
     try:
         done = subprocess.run(program, capture_output=True, text=True, errors="replace", timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""How a worker's process ended, in words."""
+"""Describe how a worker's process ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from conformance.spec import SPEC
 
 NO_ANSWER = "Timeout ("
-"""How faulthandler begins what it writes of a process that has taken too long."""
+"""The start of faulthandler's output for a process that took too long."""
 
 MOST_FRAMES = 6
 FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE)
@@ -18,16 +18,20 @@ SUSPECTED = {signal.SIGKILL: ", as the system does when memory runs out"}
 
 
 def how_it_ended(status: int | None, trace: str, limit: float) -> str:
-    """A line on the cause, and the innermost lines of Python that ran.
+    """Return a line on the cause, then the innermost Python frames that ran.
 
-    `status` is what subprocess.Popen.returncode says, None if nobody knows; `trace` what faulthandler wrote in the
-    process, which `limit` bounds.
+    `status` is subprocess.Popen.returncode, or None if unknown. `trace` is faulthandler's output in the process.
+    `limit` is the time limit of a case, in seconds.
+
+    Returns:
+        Several lines of text.
+
     """
     return "\n    ".join([_cause(status, trace, limit), *innermost(trace)])
 
 
 def innermost(trace: str) -> list[str]:
-    """Where the thread was that ran the test, the innermost first; nothing if it is not known."""
+    """Return the frames of the thread that ran the test, the innermost first. Empty if they are unknown."""
     threads = [FRAME.findall(thread) for thread in re.split(r"^(?=Thread |Current thread )", trace, flags=re.MULTILINE)]
     running = [frames for frames in threads if any("/_pytest/" in file for file, _, _ in frames)]
     found = (running or threads)[-1]

@@ -1,4 +1,4 @@
-"""The pytest side of kept examples: what failed in an earlier run is tried before anything is drawn."""
+"""Keep failing random cases, and try those of earlier runs before new ones are drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATABASE: pytest.StashKey[ExampleDatabase | None] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The option on examples."""
+    """Add the option --examples."""
     parser.getgroup("conformance", "NVFP4 MLA conformance").addoption(
         "--examples",
         metavar="WHERE",
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the place, so that a wrong name is a usage error before anything runs."""
+    """Open the place of the examples. Raises UsageError for a wrong name, before anything runs."""
     config.stash[TROUBLE], config.stash[DATABASE] = [], None
     where = place_of(config)
     if not where:
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Let a random test of the gate try first what is kept of it."""
+    """Let a random test of the gate first try its kept cases."""
     database = item.config.stash[DATABASE]
     if database is None or not is_random(item):
         return (yield)
@@ -63,26 +63,26 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker tells of trouble."""
+    """Send a worker's warnings to the reporting process."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["examples_trouble"] = session.config.stash[TROUBLE]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take over what a worker tells."""
+    """Receive the warnings of a worker."""
     node.config.stash[TROUBLE] += getattr(node, "workeroutput", {}).get("examples_trouble", [])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say once what went wrong, which no verdict depends on."""
+    """Print the first warning. Verdicts do not depend on it."""
     for what in dict.fromkeys(config.stash[TROUBLE][:1]):
         where = place_of(config)
         terminalreporter.write_line(f"warning: failing cases are not kept in {where}: {what}", yellow=True)
 
 
 def place_of(config: pytest.Config) -> str:
-    """Where examples are kept: a run that is to leave no fixtures leaves none either, unless it says where."""
+    """Return where examples are kept. With an empty --dump-dir and no --examples it is "", which keeps nothing."""
     where: str | None = config.getoption("--examples")
     if where is not None:
         return where
@@ -94,13 +94,13 @@ def place_of(config: pytest.Config) -> str:
 
 
 def is_random(item: pytest.Item) -> bool:
-    """Whether a test judges a target by cases that a seed draws."""
+    """Return whether a test judges a target by cases that a seed draws."""
     return {"target", "seed"} <= set(getattr(item, "fixturenames", ()))
 
 
 @contextmanager
 def uncounted(item: pytest.Item) -> Iterator[None]:
-    """Count the cases of a context nowhere: a seed alone says how many are compared."""
+    """Do not count the cases of this context, since only the seed may decide how many cases are compared."""
     judge = item.funcargs.get("judge")  # type: ignore[attr-defined]
     before = dict(vars(judge.count)) if judge else {}
     try:
@@ -111,7 +111,7 @@ def uncounted(item: pytest.Item) -> Iterator[None]:
 
 
 def unwritable(where: str, root: Path) -> str:
-    """Why nothing can be kept in a folder, or ""; of other places nothing is known yet."""
+    """Return why a folder cannot be written, or "". Other kinds of places are not checked."""
     folder = root / where
     if not where or ":" in where:
         return ""

@@ -1,4 +1,4 @@
-"""junit.xml beside the gate's own reports."""
+"""Write junit.xml beside the gate's reports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE = "junit.xml"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Have pytest write it into --report-dir, unless --junitxml says where: before pytest's own plugin asks."""
+    """Set pytest's junit.xml to --report-dir, unless --junitxml names a file. Runs before pytest's own plugin."""
     folder = config.getoption("--report-dir")
     if folder and not hasattr(config, "workerinput") and not getattr(config.option, "xmlpath", None):
         config.option.xmlpath = str(folder / FILE)
@@ -21,5 +21,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_handlecrashitem(report: pytest.TestReport) -> None:
-    """A worker died in a test, not in its set-up, which is what is written of a report of another phase."""
+    """Report the death of a worker as a failure of the test, not of its set-up."""
     report.when = "call"

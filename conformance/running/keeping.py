@@ -1,4 +1,4 @@
-"""The pytest side of dumps: where they go, and what a report says of them."""
+"""Write failing cases to --dump-dir and name the files in the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEFT = pytest.StashKey[Path | None]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of dumps."""
+    """Add the options of dumps."""
     group = parser.getgroup("conformance", "NVFP4 MLA conformance")
     group.addoption(
         "--dump-dir",
@@ -47,7 +47,7 @@ def _limit(text: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Note when the run began, which the files of other runs are older than."""
+    """Record when the run began. Files of earlier runs are older."""
     config.stash[SINCE] = getattr(config, "workerinput", {}).get("dumps_since", time.time())
     if not hasattr(config, "workerinput"):
         _must_be_a_folder(config)
@@ -63,19 +63,19 @@ def _must_be_a_folder(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker so."""
+    """Send a worker the time at which the run began."""
     node.workerinput["dumps_since"] = node.config.stash[SINCE]
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say which case took an earlier run down that had one process."""
+    """Name the fixture of a case that killed an earlier run with one process."""
     path = config.stash.get(LEFT, None)
     if path:
         terminalreporter.write_line(f"fixture {path}: left by an earlier run, which died of it")
 
 
 def dumps_of(config: pytest.Config) -> Dumps | None:
-    """This process's dumps; None if there are to be none."""
+    """Return this process's dumps, or None if --dump-dir is empty."""
     if not config.getoption("--dump-dir"):
         return None
     if DUMPS not in config.stash:
@@ -92,14 +92,14 @@ def dumps_of(config: pytest.Config) -> Dumps | None:
 
 
 def watch(judge: Judge, item: pytest.Item) -> None:
-    """Let each case be written before its call, if the target may take the process down."""
+    """Write each case before its call, if the target may kill the process."""
     dumps = dumps_of(item.config) if judge.target.crash_prone else None
     if dumps:
         judge.before = dumps.before(judge, *_asked(item))
 
 
 def kept(judge: Judge, item: pytest.Item, verdict: str, error: BaseException) -> tuple[str, list[str]]:
-    """Write a fixture of a failure: its file, or "", and lines on it."""
+    """Write a fixture of a failure. Return its file, or "", and lines on it."""
     dumps = dumps_of(item.config)
     if not dumps or not isinstance(error, Exception):
         return "", []
@@ -111,14 +111,14 @@ def kept(judge: Judge, item: pytest.Item, verdict: str, error: BaseException) ->
 
 
 def forget(judge: Judge, item: pytest.Item) -> None:
-    """The test has returned, and its process lives."""
+    """Discard the case that was written before the call, since the test has returned."""
     dumps = dumps_of(item.config) if judge.before else None
     if dumps:
         dumps.forget()
 
 
 def left_behind(config: pytest.Config, worker: str) -> Path | None:
-    """The fixture of the case that a worker died of, if it left one."""
+    """Return the fixture of the case that killed a worker, or None."""
     if not config.getoption("--dump-dir") or not _folder(config).is_dir():
         return None
     from conformance.replaying.dumps import left_behind as found
@@ -127,7 +127,7 @@ def left_behind(config: pytest.Config, worker: str) -> Path | None:
 
 
 def _asked(item: pytest.Item) -> tuple[str, str]:
-    """A test's id, and the name by which its target was asked for."""
+    """Return a test's id, and the name of its target in --target."""
     return item.nodeid, item.callspec.params["target"]  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""What random tests left out of their cases, sent along with the report of each."""
+"""Report which features random tests left out of their cases."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Let no report of an earlier run outlive the beginning of this one, and say in it what stopped a run.
+"""Replace the report of an earlier run at the start of this one, and record in it why a run stopped.
 
-Options may be wrong, and a target may end the process while it is imported: whoever reads gate.json then must not find
-what an earlier run wrote there.
+Options may be wrong, and a target may end the process while it is imported. gate.json must not hold an earlier result
+then.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ JUDGE_NOTHING = {
     "--fixtures",
     "--markers",
 }
-"""Options of pytest with which a run touches no report."""
+"""The options of pytest with which a run writes no report."""
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the option, and mark an old report before any option can be found to be wrong."""
+    """Add the option, and mark an old report before a wrong option can stop the run."""
     group = parser.getgroup("conformance", "NVFP4 MLA conformance")
     group.addoption(OPTION, type=_folder, metavar="DIR", help="where to write gate.json, gate.md and junit.xml")
     config = pluginmanager.get_plugin("pytestconfig")  # whose options are not read yet
@@ -55,7 +55,7 @@ def _folder(text: str) -> Path:
 
 
 def _named(given: Sequence[str]) -> Iterator[Path]:
-    """Yield the folders that a command line names, as far as it can be understood without all other options."""
+    """Yield the folders that a command line names, without knowing the other options."""
     try:
         given = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *given]
     except ValueError:
@@ -70,7 +70,7 @@ def _named(given: Sequence[str]) -> Iterator[Path]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int, int]:
-    """Write into the report what the user is told of an option that is wrong."""
+    """Write a usage error into the report."""
     folder = None if hasattr(config, "workerinput") or config.option.collectonly else config.getoption(OPTION)
     try:
         return (yield)

@@ -1,4 +1,4 @@
-"""The pytest side of devices: how many workers `-n auto` starts, and which device each gets before it sees any."""
+"""Choose the number of workers of `-n auto`, and pin each worker to a device before it sees any."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from conformance.targets.base import Target
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 DEVICE, DEVICE_BYTES, ROOMS = "device", "device_bytes", "rooms"
-"""What the controller tells a worker: its VISIBLE, how many bytes its arrays may take there, and the rooms for more."""
+"""The keys of the values that a worker gets: its VISIBLE, the bytes for its arrays, and the rooms for more."""
 
 FOLDER = pytest.StashKey[TemporaryDirectory[str]]()
-"""Where the rooms of a run are locked."""
+"""The folder of the lock files of the rooms."""
 
 MOMENT = 0.02
-"""How many seconds a worker waits before it looks again whether a room is free."""
+"""The seconds that a worker waits before it looks again for a free room."""
 
 _NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
 
 
 class Places:
-    """Which place of the plan each worker has: a replacement has that of the dead one."""
+    """Assign each worker a place of the plan. A replacement gets the place of the dead worker."""
 
     def __init__(self) -> None:
-        """Nobody has one yet."""
+        """Start without workers."""
         self._of: dict[str, int] = {}
         self._vacant: list[int] = []
         self._next = 0
 
     def take(self, worker: str) -> int:
-        """The place of a new worker."""
+        """Return the place of a new worker."""
         if not self._vacant:
             self._vacant.append(self._next)
             self._next += 1
@@ -52,7 +52,7 @@ class Places:
         return self._of[worker]
 
     def leave(self, worker: str) -> None:
-        """A worker has died."""
+        """Free the place of a dead worker."""
         if worker in self._of:
             self._vacant.append(self._of.pop(worker))
 
@@ -61,13 +61,13 @@ SUPPLY, PLACES = pytest.StashKey[Supply](), pytest.StashKey[Places]()
 
 
 def entry(index: int, visible: str | None) -> str:
-    """What VISIBLE has to be for the device alone that CUDA counts as `index` when it is `visible`."""
+    """Return the value of VISIBLE that shows only the device that CUDA counts as `index` under `visible`."""
     listed = [each.strip() for each in (visible or "").split(",") if each.strip()]
     return listed[index] if index < len(listed) else str(index)
 
 
 def cuda_is_initialised() -> bool:
-    """Whether this process has asked the CUDA driver for devices, so that VISIBLE comes too late."""
+    """Return whether this process has initialised CUDA, so that a change of VISIBLE has no effect."""
     try:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except (OSError, AttributeError):  # it is not even loaded, or this is not Linux
@@ -77,7 +77,7 @@ def cuda_is_initialised() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Pin a worker to its device."""
+    """Pin a worker to its device. Raises RuntimeError if CUDA is initialised already."""
     device = getattr(config, "workerinput", {}).get(DEVICE)
     if device is None:
         config.stash[PLACES] = Places()
@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """As many as there are CPUs, and room on the devices for."""
+    """Return the number of workers for the CPUs and the memory of the devices."""
     return plan(_supply(config), _demand(config)).workers
 
 
@@ -101,7 +101,7 @@ def pytest_xdist_setupnodes(specs: Sequence[object]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker which device it has, and how much of it."""
+    """Send a worker its device, and how much of it the worker may use."""
     planned = plan_of(node.config)
     if planned is None or not node.gateway.spec.popen:
         return
@@ -117,13 +117,13 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Keep the place of a dead worker for the one that replaces it."""
+    """Keep the place of a dead worker for its replacement."""
     if error:
         node.config.stash[PLACES].leave(node.gateway.id)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Keep a worker's targets to its share of the device."""
+    """Limit a worker's targets to its share of the device."""
     nbytes = getattr(session.config, "workerinput", {}).get(DEVICE_BYTES)
     if nbytes is not None:
         _limit(session.config, nbytes)
@@ -137,7 +137,7 @@ def _limit(config: pytest.Config, nbytes: int) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Wait for a room before a test of the largest cases, and use no more than usual after it."""
+    """Wait for a room before a test of the largest cases, and return to the usual limit after it."""
     told = getattr(item.config, "workerinput", {})
     if ROOMS not in told or not item.get_closest_marker("roomy"):
         return (yield)
@@ -153,7 +153,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @contextmanager
 def taken(path: str, count: int) -> Iterator[int]:
-    """Hold one of so many rooms, the first that is free; the system frees those of a process that dies."""
+    """Hold the first free room of `count`. The operating system frees the room of a process that dies."""
     with ExitStack() as files:
         locks = [files.enter_context(open(f"{path}-{number}", "w")) for number in range(count)]
         while True:
@@ -166,13 +166,13 @@ def taken(path: str, count: int) -> Iterator[int]:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """How many workers there are, why, and where."""
+    """Return lines on the number of workers, the reason, and their devices."""
     planned = plan_of(config)
     return planned.lines() if planned else []
 
 
 def plan_of(config: pytest.Config) -> Plan | None:
-    """Where the workers of this run are; None for a run without."""
+    """Return the plan of this run's workers, or None without workers."""
     if hasattr(config, "workerinput") or not config.getoption("tx", None):
         return None
     from xdist.workermanage import parse_tx_spec_config
@@ -181,7 +181,7 @@ def plan_of(config: pytest.Config) -> Plan | None:
 
 
 def architectures(config: pytest.Config) -> set[str]:
-    """Those of the workers' devices, which the controller's own device need not be one of."""
+    """Return the architectures of the workers' devices. The controller may see another device."""
     planned = plan_of(config)
     return {gpu.sm for gpu in planned.devices if gpu} if planned else set()
 
@@ -209,7 +209,7 @@ def _demand(config: pytest.Config) -> Demand:
 
 
 def _budgets(config: pytest.Config) -> dict[str, int]:
-    """What each library's arrays take of a device, by the name of the memory: libraries keep what they have had."""
+    """Return the device bytes that each library's arrays need, by name of the memory. Libraries keep freed memory."""
     budgets: dict[str, int] = {}
     for target in filter(_wants_a_device, targets_of(config).values()):
         budgets[target.memory.name] = max(budgets.get(target.memory.name, 0), target.device_bytes)

@@ -1,4 +1,4 @@
-"""The pytest side of the gate: options, the fixtures that judge, and the verdict of each test."""
+"""Define the gate's pytest options, the fixtures that judge, and the verdict of each test."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VERDICTS = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The gate's options."""
+    """Add the gate's options."""
     group = parser.getgroup("conformance", "NVFP4 MLA conformance")
     group.addoption(
         "--target",
@@ -87,7 +87,7 @@ def _seconds(text: str) -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Find the targets, so that a wrong name is a usage error before anything runs."""
+    """Find the targets and start the report. Raises UsageError if an option is wrong, before anything runs."""
     config.addinivalue_line("markers", "clause(id, ...): the clauses of SPEC.md that a test judges")
     config.addinivalue_line("markers", "unsanitized: too large for compute-sanitizer, or about what runs at a time")
     config.addinivalue_line("markers", "nightly: a test of the suite itself that profile quick leaves out")
@@ -132,7 +132,7 @@ def _waivers(config: pytest.Config) -> tuple[Waiver, ...]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Stop, red, if what --require asks for is not there."""
+    """End the run with EXIT_NOT_JUDGED if --require is not met. Raises UsageError for an unusable target."""
     if hasattr(session.config, "workerinput"):
         return
     gate = session.config.stash[GATE]
@@ -150,7 +150,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Which target runs where, and what it takes to repeat the run."""
+    """Return lines on the profile, the seed, and where each target runs."""
     shard = config.getoption("--shard")
     part = f", shard {shard}" if shard else ""
     lines = [f"gate: profile {config.getoption('--profile')}, seed {config.getoption('--seed')}{part}"]
@@ -158,7 +158,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test that judges runs once for each target."""
+    """Run every test that judges once for each target."""
     if "target" in metafunc.fixturenames:
         names = asked_of(metafunc.definition.name, metafunc.config.args, list(targets_of(metafunc.config)))
         metafunc.parametrize("target", names, indirect=True, scope="session")
@@ -166,7 +166,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> Target:
-    """The target under judgement; not judged where it cannot run."""
+    """Return the target under judgement. Raises NotJudged if it cannot run here."""
     found = targets_of(request.config)[request.param]
     reason = found.unavailable()
     if reason:
@@ -177,13 +177,13 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 @pytest.fixture(scope="session")
 def profile(request: pytest.FixtureRequest) -> Profile:
-    """How much to generate."""
+    """Return how much the run generates."""
     return PROFILES[request.config.getoption("--profile")]
 
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The test's own seed, from its name and its parameters but for the target: the same for every target."""
+    """Return the test's seed, derived from its name and its parameters except the target. All targets have the same."""
     node = request.node
     parameters = [f"{name}={value}" for name, value in sorted(node.callspec.params.items()) if name != "target"]
     return derived_seed(request.config.getoption("--seed"), " ".join([node.originalname, *parameters]))
@@ -191,7 +191,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
-    """Judges cases in the name of the test's clauses."""
+    """Return a judge of the target that reports under the test's clauses. Raises NotJudged if the target is lost."""
     if target.lost:
         raise NotJudged(f"an earlier call has ruined this process's CUDA context: {target.lost}")
     judge = Judge(target, clauses_of(request.node))
@@ -205,14 +205,14 @@ def judge(target: Target, request: pytest.FixtureRequest) -> Judge:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What looking for known faults takes is counted over the tests that judge, not over those of the suite."""
+    """Count the search for known faults only over tests that judge. Other tests reset it."""
     if not judges(item):
         SEARCHES.seconds = 0.0
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Turn what a judging test raised into a verdict, and send that along with the report."""
+    """Turn the exception of a judging test into a verdict, and send it with the report."""
     report: pytest.TestReport = yield  # type: ignore[assignment]
     if not judges(item) or (report.when != "call" and report.passed):
         return report  # type: ignore[return-value]
@@ -260,7 +260,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _accounted(
     judge: Judge, item: pytest.Item, error: BaseException | None
 ) -> tuple[int, int | None, BaseException | None]:
-    """The calls and launches of a test, and its error: one that compared nothing, or something else, judged nothing."""
+    """Return a test's calls, launches and error. A test without a compared case or with wrong counts judged nothing."""
     try:
         calls, launches, wrong = since(item.stash[BEFORE], judge.target)
     except Exception as problem:
@@ -281,6 +281,6 @@ def _verdict(error: BaseException | None) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker sends what it counted, with its receipts, to the reporting process."""
+    """Send a worker's counts and receipts to the reporting process."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["accounts"] = accounts(session.config)

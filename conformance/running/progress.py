@@ -1,4 +1,4 @@
-"""A line on how far a run of the gate is: rewritten on a terminal, now and then a new one in a log."""
+"""Show the progress of a run of the gate in one line, rewritten on a terminal and repeated in a log."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from conformance.running.session import GATE
 GATE_TESTS = "conformance/gate/"
 REWRITTEN_EVERY, WRITTEN_EVERY = 0.25, 30.0
 MOST_NAMED = 20
-"""How many tests that do not conform are named at once; the summary has them all."""
+"""The number of nonconforming tests that are named at once. The summary names all of them."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In the process that reports; with -v pytest itself has a line for each test."""
+    """Register the progress line in the reporting process. With -v pytest itself prints a line for each test."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter and not hasattr(config, "workerinput") and config.option.verbose <= 0:
         config.pluginmanager.register(Shown(config, reporter), "conformance-progress")
 
 
 class Shown:
-    """Stands in for pytest's dots where all tests are of the gate."""
+    """Show progress instead of pytest's dots if all tests are of the gate."""
 
     def __init__(self, config: pytest.Config, reporter: Any) -> None:
-        """`reporter` is pytest's own, which knows where lines begin."""
+        """Take pytest's terminal reporter, which knows where lines begin."""
         self.gate, self.reporter = config.stash[GATE], reporter
         self.writer = config.get_terminal_writer()
         self.rewrites = bool(reporter.isatty) and os.environ.get("TERM") != "dumb"
         self.total = 0
-        """How many tests there are, as long as the dots are stood in for."""
+        """The number of tests, while this object replaces the dots; else 0."""
         self.began = self.last = 0.0
         self.heard = 0
         self.tests: set[str] = set()
@@ -47,11 +47,11 @@ class Shown:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """The tests of a run that is distributed, as each worker names them."""
+        """Start with the tests of a distributed run, as each worker names them."""
         self._begin(ids)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """The tests of a run in one process."""
+        """Start with the tests of a run in one process."""
         if not session.config.option.collectonly:
             self._begin([item.nodeid for item in session.items])
 
@@ -63,13 +63,13 @@ class Shown:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self) -> Iterator[None]:
-        """Count tests as pytest does, but without a letter each."""
+        """Count tests as pytest does, but print no letter for each."""
         status: Any = yield
         return (status[0], "", "") if self.total else status  # type: ignore[return-value]
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self) -> None:
-        """Name what has been found since the last report, and say how far the run is."""
+        """Name the nonconforming tests since the last report, and show the progress."""
         new, self.heard = self.gate.outcomes[self.heard :], len(self.gate.outcomes)
         for outcome in new:
             self.tests.add(outcome.test)
@@ -81,12 +81,12 @@ class Shown:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logstart(self) -> None:
-        """Say how far the run is, so that a log does not wait for the end of a long test."""
+        """Show the progress, so that a log does not wait for the end of a long test."""
         self._say()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Say how far the run came."""
+        """Show how far the run came."""
         if self.total:
             self._write(over=True)
             self.reporter.ensure_newline()
@@ -127,7 +127,7 @@ def _columns() -> int:
 
 
 def _colour(verdicts: Collection[str]) -> dict[str, bool]:
-    """As pytest colours what passed, failed and was skipped."""
+    """Return the colour that pytest uses for passed, failed and skipped tests."""
     if not verdicts:
         return {"green": True}
     return {"red": True} if {DIFFERS, CRASHED} & set(verdicts) else {"yellow": True}

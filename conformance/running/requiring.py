@@ -1,4 +1,4 @@
-"""--require: what has to be there, or else the run is red."""
+"""Check --require: conditions without which the run is red."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RANGE = re.compile(r"[<>=!~]")
 
 
 def requirement(text: str) -> str:
-    """An argument of --require as it stands, if it can be understood; ArgumentTypeError if not."""
+    """Return an argument of --require unchanged. Raises ArgumentTypeError if it cannot be parsed."""
     if _RANGE.search(text):
         try:
             Requirement(text)
@@ -25,9 +25,13 @@ def requirement(text: str) -> str:
 
 
 def unmet(wanted: str, offered: Iterable[str]) -> str:
-    """Why what is wanted is not there, in one line, or "".
+    """Return why a requirement is not met, in one line, or "".
 
-    `offered` are what the targets that this machine can run offer: capabilities, and on a GPU `cuda` and sm_NNN.
+    `offered` has the offers of the targets that this machine can run: capabilities, and on a GPU `cuda` and sm_NNN.
+
+    Returns:
+        "" if the requirement is met.
+
     """
     if _RANGE.search(wanted):
         asked = Requirement(wanted)

@@ -1,4 +1,4 @@
-"""Which worker runs which test, if one of them may leave before its tests are done."""
+"""Schedule tests on workers of which some leave before their tests are done."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from xdist.workermanage import WorkerController
 
 
 class ContainingScheduling(LoadScheduling):  # type: ignore[misc]  # which has no types
-    """pytest-xdist's own for --dist load, but that a worker which has said it will go is blamed for nothing.
+    """Schedule like pytest-xdist's --dist load, but do not blame a worker that announced its end.
 
-    It has said so if its attribute `retires` names the test after which it goes. A worker gets its tests one by one,
-    unless --maxschedchunk says otherwise: it would else begin with all that are long.
+    The attribute `retires` of a worker names the test after which it ends. A worker gets its tests one by one, unless
+    --maxschedchunk says otherwise. Otherwise it would begin with all the long ones.
     """
 
     def __init__(self, config: Any, log: Any = None) -> None:
@@ -21,7 +21,7 @@ class ContainingScheduling(LoadScheduling):  # type: ignore[misc]  # which has n
         self.maxschedchunk: int = config.getoption("maxschedchunk") or 1
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """The test that a worker died in; None if it died in none. Others get those that are left."""
+        """Return the test in which a worker died, or None. Other workers get its remaining tests."""
         last = getattr(node, "retires", None)
         if last is None or not self.collection:
             blamed: str | None = super().remove_node(node)

@@ -1,4 +1,4 @@
-"""Which tests judge which targets, and what of the gate a run leaves out: -k, a path, --shard, profile quick."""
+"""Select the tests for each target, and the parts of the gate that a run leaves out (-k, a path, --shard, quick)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LONG = "heavy", "long"
 """The marks of tests that start first, the longest before all others."""
 
 APART = 7
-"""How many other tests stand between two that are marked roomy."""
+"""The number of other tests between two that are marked roomy."""
 
 _COLLECTED = pytest.StashKey[tuple[list[str], list[str], list[str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options on parts of the gate."""
+    """Add the options on parts of the gate."""
     group = parser.getgroup("conformance", "NVFP4 MLA conformance")
     group.addoption(
         "--shard", type=_shard, metavar="I/N", help="judge part I of N; `python -m conformance merge` joins the reports"
@@ -52,11 +52,11 @@ def _shard(text: str) -> Shard:
 
 
 class Selecting:
-    """The part of pytest_collection_modifyitems that comes before all others, and the one that comes last."""
+    """Implement pytest_collection_modifyitems as the first of all plugins. The module's hook runs as the last."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what does not bind a target; refuse a test that names no clause, or one that SPEC.md lacks."""
+        """Remove tests that do not bind a target. Raises UsageError for a test with no clause or an unknown one."""
         targets = targets_of(config)
         files = {item.path for item in items}
         quick = config.getoption("--profile") == "quick"
@@ -71,7 +71,7 @@ class Selecting:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read SPEC.md's table of bindings, and register what has to come before others."""
+    """Read SPEC.md's table of bindings and register the first hook. Raises UsageError if the table is wrong."""
     try:
         bindings()
     except BindingError as error:
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note what is left after -k, -m and other plugins, and keep this shard's part of it."""
+    """Record which tests are left after -k, -m and other plugins, and keep only those of this shard."""
     collected, spared, parts = config.stash[_COLLECTED]
     left = set(_ids(items))
     shard = config.getoption("--shard")
@@ -97,30 +97,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Let the collector of garbage look no more at thousands of tests, which live until the end."""
+    """Exclude the tests from garbage collection, since thousands of them live until the end."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker tells the reporting process."""
+    """Send a worker's selection to the reporting process."""
     if hasattr(session.config, "workeroutput") and SELECTION in session.config.stash:
         session.config.workeroutput["selection"] = session.config.stash[SELECTION].told()
 
 
 def clauses_of(item: pytest.Item) -> tuple[str, ...]:
-    """The clauses that a test is marked with."""
+    """Return the clauses that a test is marked with."""
     return tuple(str(clause) for mark in item.iter_markers("clause") for clause in mark.args)
 
 
 def judges(item: pytest.Item) -> bool:
-    """Whether a test judges a target."""
+    """Return whether a test judges a target."""
     return "target" in getattr(item, "fixturenames", ())
 
 
 def asked_of(function: str, arguments: Sequence[str], names: list[str]) -> list[str]:
-    """The targets on which a test is asked for, if all arguments are ids: pytest itself would make all tests first."""
+    """Return the targets for which a test is asked, if all arguments are test ids, else all targets.
+
+    pytest itself would first make the tests for all targets.
+
+    Returns:
+        A part of `names`, in the same order.
+
+    """
     ids = [argument.rpartition("::")[2] for argument in arguments]
     if not all("[" in test for test in ids):
         return names
@@ -133,7 +140,7 @@ def _ids(items: list[pytest.Item]) -> list[str]:
 
 
 def _parts(config: pytest.Config, files: set[Path]) -> list[str]:
-    """What of the gate was not even collected; of a run without any of it, nothing."""
+    """Return which files and tests of the gate were not collected. Empty for a run without any test of the gate."""
     gate = sorted(GATE_FOLDER.glob("test_*.py"))
     missing = [path.name for path in gate if path not in files]
     single = [str(arg) for arg in config.args if "::" in str(arg)]
@@ -143,9 +150,9 @@ def _parts(config: pytest.Config, files: set[Path]) -> list[str]:
 
 
 def _longest_first(items: list[pytest.Item]) -> None:
-    """Put the tests that are marked heavy or long in front, so that workers end together.
+    """Move the tests that are marked heavy or long to the front, so that workers end together.
 
-    Those for which workers have to wait, since they take much of a device, stand apart from each other.
+    Roomy tests use much of a device, so that workers wait for each other in them. They are spread among the others.
     """
 
     def marked(item: pytest.Item, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Find the targets that a run asks for, and tell where they run, for all parts of the pytest plugin."""
+"""Find the targets that a run asks for, and say where they run, for all parts of the pytest plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGETS = pytest.StashKey[dict[str, Target]]()
 
 
 def targets_of(config: pytest.Config) -> dict[str, Target]:
-    """The targets asked for, by name; a name that is none is a usage error."""
+    """Return the targets asked for, by name. Raises UsageError for an unknown name."""
     # xdist asks before pytest_configure, if -n is auto.
     if TARGETS not in config.stash:
         names = list(dict.fromkeys(resolve(name) for name in config.getoption("--target") or ["auto"]))
@@ -28,12 +28,12 @@ def targets_of(config: pytest.Config) -> dict[str, Target]:
 
 
 def worker_id(config: pytest.Config) -> str:
-    """The name of this process among those of the run; "main" without xdist."""
+    """Return the name of this process in the run, or "main" without xdist."""
     return str(getattr(config, "workerinput", {}).get("workerid", "main"))
 
 
 def claims(target: Target, capability: str) -> bool:
-    """Whether a target claims a capability; one that cannot say is to crash in a test, by name."""
+    """Return whether a target claims a capability. True if the target raises, so that a test reports the crash."""
     try:
         return capability in target.capabilities
     except Exception:
@@ -41,12 +41,12 @@ def claims(target: Target, capability: str) -> bool:
 
 
 def writes(target: Target, kv_cache_dtype: str) -> bool:
-    """Whether a target claims to write a kv_cache_dtype."""
+    """Return whether a target claims to write a kv_cache_dtype."""
     return claims(target, WRITES[kv_cache_dtype])
 
 
 def use_exact_memory(targets: Iterable[Target]) -> None:
-    """Let each allocation end where its array ends, and come from the CUDA runtime itself."""
+    """Make each allocation end where its array ends, and come directly from the CUDA runtime."""
     on_device = [target.memory for target in targets if target.memory.on_device]
     for memory in on_device:
         memory.exact = True
@@ -58,6 +58,6 @@ def use_exact_memory(targets: Iterable[Target]) -> None:
 
 
 def where(target: Target) -> str:
-    """Where a target runs, or why it cannot, in one line."""
+    """Return where a target runs, or why it cannot, in one line."""
     reason = target.unavailable()
     return f"not judged: {reason}" if reason else target.describe()

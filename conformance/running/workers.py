@@ -1,4 +1,4 @@
-"""How many workers a run takes, which device each is pinned to, and how much of it each may use. Asks no device."""
+"""Plan the workers of a run: how many, on which device each is, and how much of it each may use. Asks no device."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from conformance.shortage import size
 GIB = 1 << 30
 
 CONTEXT = GIB
-"""Bytes of device memory that a process takes beside its arrays: a CUDA context, and the modules of its libraries."""
+"""Bytes of device memory of a process besides its arrays: the CUDA context, and the modules of libraries."""
 
 HOST, HOST_BESIDE_A_GPU = GIB, 4 * GIB
-"""Bytes of the host's memory that a worker takes; what a device holds is made and compared by way of the host."""
+"""Bytes of host memory of a worker. Arrays on a device are made and compared on the host."""
 
 
 WORKERS_OF_A_ROOM = 4
-"""How many workers share a room for the largest cases: few tests need one."""
+"""The number of workers that share a room for the largest cases. Few tests need one."""
 
 
 MOST_OF_A_DEVICE = 8
-"""How many workers with rooms a device gets: more of them wait for each other there, as 16 did on an H200."""
+"""The most workers with rooms on a device. More of them wait for each other, as 16 did on an H200."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A visible device as CUDA numbers them: its architecture such as "sm_90", and its memory in bytes."""
+    """Describe a visible device by CUDA's number. `sm` is its architecture, such as "sm_90"; memory is in bytes."""
 
     index: int
     name: str
@@ -41,7 +41,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Supply:
-    """What the machine has: `host_free` are bytes, None if nobody says so; `why_no_gpu` says why none was found."""
+    """Describe the machine. `host_free` is in bytes, None if unknown; `why_no_gpu` says why there is no GPU."""
 
     cpus: int
     host_free: int | None = None
@@ -51,11 +51,11 @@ class Supply:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the targets of a run want.
+    """Describe the needs of the targets of a run.
 
-    `device_bytes` is what the largest cases take of a worker's device, None if no target is GPU code; `usual_bytes` is
-    what the others take, None for as much; `most_workers` is the fewest that a target names; `architectures` are those
-    of which a device has to be, if there are any.
+    `device_bytes` is the device memory of the largest cases, None if no target is GPU code. `usual_bytes` is that of
+    other cases, None if it is the same. `most_workers` is the smallest limit of a target. `architectures` are the
+    allowed ones; empty means all.
     """
 
     device_bytes: int | None = None
@@ -66,7 +66,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Rooms:
-    """How many workers of a device may each use `nbytes` of it at a time, for one of the largest cases."""
+    """Allow `count` workers of a device to use `nbytes` of it at once, for one of the largest cases each."""
 
     count: int
     nbytes: int
@@ -74,9 +74,9 @@ class Rooms:
 
 @dataclass(frozen=True)
 class Plan:
-    """Each worker's device, None for a worker without one; the bytes that each may use of it; and why, in words.
+    """Assign each worker a device, or None, and the bytes that it may use; `why` explains the number of workers.
 
-    A device in `rooms` has that many rooms for the largest cases, one of which a worker takes before such a case.
+    A device in `rooms` has that many rooms for the largest cases. A worker takes a room before it runs one.
     """
 
     devices: tuple[Gpu | None, ...]
@@ -86,11 +86,11 @@ class Plan:
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """The number of workers."""
         return len(self.devices)
 
     def lines(self) -> list[str]:
-        """For a person: how many workers and why, and which are on each device."""
+        """Return lines for people: how many workers and why, and which are on each device."""
         lines = [f"workers: {self.why}"]
         for gpu, limit in self.limits.items():
             here = " ".join(f"gw{place}" for place, device in enumerate(self.devices) if device == gpu)
@@ -103,10 +103,14 @@ class Plan:
 
 
 def plan(supply: Supply, demand: Demand, asked: int | None = None) -> Plan:
-    """As many workers as there are CPUs and room on the devices for, at least one; or as many as `asked`.
+    """Plan as many workers as there are CPUs and room on the devices for, at least one; or as many as `asked`.
 
-    Worker i has device i mod G, G being the devices that are of a required architecture; a device takes part as long
-    as it has room. If none has room for the largest cases, each has one worker, in which they are not judged.
+    Workers go round the devices of the required architectures, and a device takes part as long as it has room. If no
+    device has room for the largest cases, each has one worker, which does not judge them.
+
+    Returns:
+        The plan.
+
     """
     right = [gpu for gpu in supply.gpus if gpu.sm in (demand.architectures or {gpu.sm})]
     case = (demand.device_bytes or 0) + CONTEXT
@@ -138,7 +142,7 @@ def plan(supply: Supply, demand: Demand, asked: int | None = None) -> Plan:
 
 
 def _capacity(gpu: Gpu, demand: Demand) -> int:
-    """How many workers have room on a device: for the largest cases each, or for the usual ones beside some rooms."""
+    """Return how many workers fit on a device, each with room for the largest cases, or sharing some rooms."""
     workers = gpu.free // ((demand.device_bytes or 0) + CONTEXT)
     while (found := _rooms(gpu, workers + 1, demand)) and found.count >= (workers + 1) // WORKERS_OF_A_ROOM:
         if workers >= MOST_OF_A_DEVICE:
@@ -148,9 +152,11 @@ def _capacity(gpu: Gpu, demand: Demand) -> int:
 
 
 def _rooms(gpu: Gpu, workers: int, demand: Demand) -> Rooms | None:
-    """The rooms of a device that so many workers share: one for each four of them, or fewer if they would be too small.
+    """Return the rooms that `workers` workers share on a device: one for each four, or fewer if they were too small.
 
-    None if each can have the room for the largest cases to itself, or if there is not even one.
+    Returns:
+        None if each worker can have the memory of the largest cases alone, or if not even one room fits.
+
     """
     if demand.device_bytes is None or demand.usual_bytes is None:
         return None
@@ -165,7 +171,7 @@ def _rooms(gpu: Gpu, workers: int, demand: Demand) -> Rooms | None:
 
 
 def _dealt(rooms: Mapping[Gpu, int], workers: int) -> Sequence[Gpu | None]:
-    """One worker to each device in turn, to those with room as long as any has."""
+    """Return the device of each worker. Each device in turn gets one, as long as it has room."""
     usable = [gpu for gpu, room in rooms.items() if room] or list(rooms)
     dealt: list[Gpu | None] = []
     for turn in count():

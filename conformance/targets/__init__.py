@@ -1,1 +1,1 @@
-"""What can be judged."""
+"""Provide the targets: implementations that the suite can judge."""

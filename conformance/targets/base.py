@@ -1,4 +1,4 @@
-"""What a target is: a name, what it can do, where its arrays live, and the operators themselves."""
+"""Define Target, the base class of judged implementations, and the capabilities that a target can claim."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SERVE_DISPATCH, SERVE_STARTUP = "serve.dispatch", "serve.startup"
 MERGE, ATTEND = "merge", "attend"
 
 WRITES = {"nvfp4_ds_mla": WRITE_NVFP4, "fp8_ds_mla": WRITE_FP8, "auto": WRITE_GENERIC, "fp8": WRITE_GENERIC}
-"""What a writer needs for each kv_cache_dtype."""
+"""The capability that a writer needs, by kv_cache_dtype."""
 
 GATHERS = {
     "nvfp4_ds_mla": (GATHER, GATHER_STARTS, "cp_gather_and_upconvert_nvfp4_kv_cache"),
@@ -38,7 +38,7 @@ GATHERS = {
     "auto": (GATHER_GENERIC, GATHER_GENERIC_STARTS, "gather_and_maybe_dequant_cache"),
     "fp8": (GATHER_GENERIC, GATHER_GENERIC_STARTS, "gather_and_maybe_dequant_cache"),
 }
-"""What a gather needs for each record, without and with seq_starts, and the method that it is."""
+"""By kv_cache_dtype: the capability of its gather without seq_starts, the one with them, and the method."""
 
 OPERATORS = {
     **{capability: operator for bare, with_starts, operator in GATHERS.values() for capability in (bare, with_starts)},
@@ -52,93 +52,108 @@ OPERATORS = {
     SERVE_DISPATCH: "context_gathers",
     SERVE_STARTUP: "start",
 }
-"""Each capability, and the method that a target which claims it has to define."""
+"""The method that a target must define for each capability that it claims."""
 
 CAPABILITIES = frozenset(OPERATORS)
-"""All that a target can claim, and all that SPEC.md's table of bindings may name."""
+"""The capabilities that a target can claim. SPEC.md's table of bindings names no others."""
 
 
 class Target:
-    """A judged implementation. Derive from it, name the capabilities, and implement their operators.
+    """Describe a judged implementation. Derive a class from it for each implementation.
 
-    An operator gets arrays of `memory` and either works, or raises. Only a call that SPEC.md calls malformed may raise.
+    Define `name`, `capabilities` and `memory` first, then describe(), receipt(), unavailable() if a machine may lack
+    what the target needs, and the operators that OPERATORS lists for the capabilities. The other members have defaults.
+
+    The suite calls an operator with arrays that `memory` makes; bf16 is in the type that `memory` has for it. A
+    malformed call must raise an error that names the argument, and write nothing (GATHER-11, WRITE-9, MERGE-10). A call
+    with less alignment than the contract may raise the same error (GATHER-12, MERGE-8). Otherwise an operator may raise
+    only what its docstring says.
     """
 
     name: str
     capabilities: ClassVar[frozenset[str]] = frozenset()
     nan: Literal["canonical", "any"] = "canonical"
-    """Whether each NaN read must be 0x7FFF, or may be any NaN (SPEC.md READ-6)."""
+    """Whether a NaN that is read must be 0x7FFF, or may be any NaN (SPEC.md READ-6)."""
     profile: Profile = DEFAULT
-    """How its writers quantize (SPEC.md WRITE)."""
+    """How the target's writers quantize (SPEC.md WRITE)."""
     attends: frozenset[str] = frozenset(WRITES)
-    """The kv_cache_dtypes that its loop over chunks serves, if it has one (SPEC.md ATTEND)."""
+    """The kv_cache_dtypes that compute_prefill_context serves (SPEC.md ATTEND)."""
     attends_in: Literal["binary32", "bf16"] = "binary32"
-    """What that loop rounds keys, values, weights and partial results to."""
+    """The precision to which compute_prefill_context rounds keys, values, weights and partial results."""
     memory: Memory
     schemas: Mapping[str, str] = MappingProxyType({})
-    """By the name of an operator, the schema it is registered with; empty for a target that registers none."""
+    """The registered schema of each operator, by name. It is empty for a target that registers no operators."""
     lost: str | None = None
-    """Which test ruined this process's CUDA context, and how; nothing can be judged in it from then on."""
+    """The test that destroyed this process's CUDA context, and how. The suite sets it and judges nothing after that."""
     slow: bool = False
-    """Whether profile quick leaves out of its gate what is marked long; the summary says so."""
+    """Whether the profile quick skips the tests that are marked long. The summary says so."""
     crash_prone: bool = True
-    """Whether a call may take the process down, so that each case is written before."""
+    """Whether a call may kill the process. Each case is then written to a file before the call."""
     most_workers: int | None = None
-    """How many processes may run the target at a time on one machine, where `-n auto` would start more; None: any."""
+    """The limit of processes that run the target at once on one machine under `-n auto`. None means no limit."""
     device_bytes: int = 21 << 30
-    """GPU code: what its largest cases take of a device's memory. A case that needs more is not judged."""
+    """GPU code: the device memory, in bytes, of the largest cases. A case that needs more is not judged."""
     usual_device_bytes: int = 3 << 30
-    """GPU code: what all other cases take. `-n auto` starts as many workers as have room for that.
-
-    The workers of a device share some rooms for the largest cases.
-    """
+    """GPU code: the device memory, in bytes, of all other cases. `-n auto` starts as many workers as fit into the
+    device. The workers of a device share some reserved memory for the largest cases."""
 
     @property
     def is_gpu_code(self) -> bool:
-        """Whether SPEC.md's chapter DEVICE binds it: as a rule, if its arrays lie on a CUDA device."""
+        """Whether SPEC.md's chapter DEVICE applies. By default it does if the arrays are on a CUDA device."""
         return self.memory.on_device
 
     def unavailable(self) -> str | None:
-        """Why this machine cannot run the target, in one line; None if it can."""
+        """Return why this machine cannot run the target, in one line, or None if it can."""
         return None
 
     def describe(self) -> str:
-        """Where it runs, for people: a device or a compiler and processor."""
+        """Return where the target runs, for people: a device, or a compiler and a processor."""
         raise NotImplementedError
 
     def hindrance(self, capability: str) -> str | None:
-        """Why this machine cannot run one of the capabilities, in the target's own words; None if it can."""
+        """Return why this machine cannot run one of the capabilities, in one line, or None if it can."""
         return None
 
     def offers(self) -> frozenset[str]:
-        """What --require may ask for: the capabilities, and on a GPU `cuda` and its architecture, such as sm_100."""
+        """Return the values of --require that are met: capabilities, and on a GPU `cuda` and for example sm_100."""
         return self.capabilities
 
     def receipt(self) -> dict[str, Any]:
-        """What really ran, for reports: versions, device, hashes, launches; JSON types only.
-
-        A target without one is not judged (docs/ci.md).
-        """
+        """Return the facts of what ran, as JSON types: versions, device, hashes. Without it a target is not judged."""
         return {}
 
     def launches(self) -> Mapping[str, int] | None:
-        """How many kernels it has launched so far in this process, by the name of the operator; None: it counts none.
+        """Return the number of kernels launched so far in this process, by operator name.
 
-        The gate compares that with its calls: a call with something to write that launched nothing was answered by
-        something else.
+        The gate compares it with its calls. A call that had something to write and launched nothing was served by other
+        code.
+
+        Returns:
+            The counts, or None if the target does not count.
+
         """
         return None
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """SPEC.md GATHER; needs the capability gather.nvfp4, and gather.nvfp4.seq_starts if seq_starts is not None."""
+        """Gather T rows from a cache of nvfp4_ds_mla into dst: SPEC.md GATHER.
+
+        src_cache: uint8 [num_blocks, block_size, 352]; dst: bf16 [T, 576], written; block_table: int32
+        [>= R, max_blocks]; workspace_starts: int32 [>= R]; batch_size: R; seq_starts: int32 [>= R], or None for 0. A
+        malformed call must raise (GATHER-11). Capability: gather.nvfp4, and gather.nvfp4.seq_starts for calls with
+        seq_starts.
+        """
         raise NotImplementedError
 
     def cp_gather_and_upconvert_fp8_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """SPEC.md TWIN; needs the capability gather.fp8, and gather.fp8.seq_starts if seq_starts is not None."""
+        """Gather T rows from a cache of fp8_ds_mla into dst: SPEC.md TWIN-1 to TWIN-4.
+
+        src_cache: uint8 [num_blocks, block_size, 656]. The other arguments and the errors are those of the nvfp4
+        gather. Capability: gather.fp8, and gather.fp8.seq_starts for calls with seq_starts.
+        """
         raise NotImplementedError
 
     def gather_and_maybe_dequant_cache(
@@ -153,13 +168,25 @@ class Target:
         scale: Any,
         seq_starts: Any = None,
     ) -> None:
-        """SPEC.md TWIN-5 to TWIN-9; needs gather.generic, and gather.generic.seq_starts if seq_starts is not None."""
+        """Gather T rows of n numbers, n = 576 or 512, into the first rows of dst: SPEC.md TWIN-5 to TWIN-9.
+
+        src_cache: [num_blocks, block_size, n], bf16 for "auto" and uint8 for "fp8"; dst: bf16 [>= T, n], written;
+        block_table: int32 [>= R, max_blocks]; cu_seq_lens: int32 [R + 1]; token_to_seq: int32 [>= T]; num_tokens: T;
+        kv_cache_dtype: "auto" or "fp8"; scale: float32 [1] or []; seq_starts: int32 [>= R], or None for 0. A malformed
+        call must raise (GATHER-11). Capability: gather.generic, and gather.generic.seq_starts for calls with
+        seq_starts.
+        """
         raise NotImplementedError
 
     def concat_and_cache_mla(
         self, kv_c: Any, k_pe: Any, kv_cache: Any, slot_mapping: Any, kv_cache_dtype: str, scale: Any
     ) -> None:
-        """SPEC.md WRITE; needs the capability that WRITES names for kv_cache_dtype."""
+        """Write T tokens into the slots of kv_cache: SPEC.md WRITE. Capability: WRITES[kv_cache_dtype].
+
+        kv_c: bf16 [>= T, 512]; k_pe: bf16 [>= T, 64]; kv_cache: [num_blocks, block_size, n], written, uint8 with n =
+        352 ("nvfp4_ds_mla"), 656 ("fp8_ds_mla") or 576 ("fp8"), or bf16 with n = 576 ("auto"); slot_mapping: int64 [T],
+        negative for a token to skip; scale: float32 [1] or []. A malformed call must raise (WRITE-9).
+        """
         raise NotImplementedError
 
     def merge_attn_states(
@@ -171,7 +198,12 @@ class Target:
         suffix_lse: Any,
         output_lse: Any = None,
     ) -> None:
-        """SPEC.md MERGE; needs the capability merge."""
+        """Merge two partial results of attention into output and output_lse: SPEC.md MERGE. Capability: merge.
+
+        output, prefix_output, suffix_output: [T, H, D] of bf16, float16 or float32; prefix_lse, suffix_lse: float32
+        [H, T]; output_lse: float32 [H, T] or None. output and output_lse are written. A malformed call must raise
+        (MERGE-10).
+        """
         raise NotImplementedError
 
     def compute_prefill_context(
@@ -185,9 +217,12 @@ class Target:
         kv_b_proj: npt.NDArray[np.float32],
         softmax_scale: float,
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """SPEC.md ATTEND, the whole loop over chunks; needs the capability attend.
+        """Return attention over cached context, as output float32 [tokens, H, v_head_dim] and LSE float32 [H, tokens].
 
-        NumPy arrays, whatever the target's memory is; the workspace is the target's own. Returns output and LSE.
+        SPEC.md ATTEND, with the loop over chunks. Capability: attend. All arrays are NumPy arrays, whatever `memory`
+        is. q: float32 [tokens, H, qk_nope_head_dim + 64]; kv_cache: [num_blocks, block_size, n], as
+        concat_and_cache_mla writes it, bf16 as uint16; scale: that of "fp8"; block_table: int32 [requests, max_blocks];
+        kv_b_proj: float32 [H, qk_nope_head_dim + v_head_dim, 512]. The target allocates its workspace.
         """
         raise NotImplementedError
 
@@ -199,7 +234,11 @@ class Target:
         split_alignment: int,
         padded_rows: Callable[[int], int],
     ) -> Sequence[Any]:
-        """SPEC.md PLAN; needs the capability plan. The chunks have the attributes that PLAN names."""
+        """Return the chunks of a batch, with PLAN's attributes: SPEC.md PLAN-1 to PLAN-7. Capability: plan.
+
+        context_lens: R numbers of context tokens. The other arguments are those of
+        reference.chunks.plan_mla_context_chunks. The call must not change its arguments (PLAN-23).
+        """
         raise NotImplementedError
 
     def build_mla_chunked_context_metadata(
@@ -212,10 +251,12 @@ class Target:
         dcp_world_size: int,
         interleave: int,
     ) -> Any:
-        """SPEC.md PLAN-8 to PLAN-19; needs the capability plan.metadata, and plan.dcp if dcp_world_size is above 1.
+        """Return the metadata of chunked context: SPEC.md PLAN-8 to PLAN-19. Capability: plan.metadata.
 
-        None, or an object with the attributes context_lens, empty_token_slices and chunks, whose members have the
-        attributes that PLAN names, and SHARD if dcp_world_size is above 1: slices, numbers, and anything with integers.
+        With dcp_world_size above 1: SHARD-6 to SHARD-12, capability plan.dcp. context_lens has R entries,
+        query_start_loc R + 1. The result is None without context, else an object with context_lens, empty_token_slices
+        and chunks. The chunks have the attributes that PLAN and SHARD name: slices, numbers, and any sequences or
+        arrays of integers.
         """
         raise NotImplementedError
 
@@ -229,26 +270,26 @@ class Target:
         dcp_world_size: int,
         interleave: int,
     ) -> int:
-        """SPEC.md PLAN-20, PLAN-21, SHARD-13; needs the capability plan.workspace.
+        """Return the rows of a builder's workspace: SPEC.md PLAN-20, PLAN-21, SHARD-13. Capability: plan.workspace.
 
-        NotImplementedError for a builder that the target does not have.
+        Raise NotImplementedError for a builder that the target does not have.
         """
         raise NotImplementedError
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """SPEC.md SERVE-1 and SERVE-2; needs the capability serve.dispatch.
+        """Return the gather calls of a batch at one site, or None if that kv_cache_dtype never reaches the site.
 
-        What the target's own code at one of conformance.contexts.SITES asks of its gather operators for a batch, call
-        by call, on one rank of case.sharding, when it is handed the chunks case.chunks(site); None if context of that
-        kv_cache_dtype never comes to that site. Raises conformance.judge.NotJudged for a site that this machine cannot
-        run, Unsupported for one that the target does not have.
+        SPEC.md SERVE-1 and SERVE-2. Capability: serve.dispatch. `site` is one of conformance.contexts.SITES. The
+        target's code there gets the chunks case.chunks(site), on one rank of case.sharding. Raise
+        conformance.judge.Unsupported for a site that the target does not have, and conformance.judge.NotJudged for one
+        that this machine cannot run.
         """
         raise NotImplementedError
 
     def start(self, config: Serving) -> None:
-        """SPEC.md SERVE-3 to SERVE-10; needs the capability serve.startup.
+        """Start a server for a configuration, up to its first request: SPEC.md SERVE-3 to SERVE-10.
 
-        All that a server decides from its configuration before it takes a request; raises what the user would see if
-        it refuses, and conformance.judge.NotJudged where this machine cannot run what decides.
+        Capability: serve.startup. If the target refuses the configuration, raise the error that a user sees. Raise
+        conformance.judge.NotJudged if this machine cannot run the code that decides.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""This project's CUDA sources as targets: built for the CPU (`host`) or run on a GPU (`cuda`)."""
+"""Judge the CUDA sources of this project as targets: built for the CPU (`host`) or run on a GPU (`cuda`)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from reference.profiles import Profile
 
 
 class KernelTarget(Target):
-    """An instance of the project's operators with one gather kernel and one way of quantizing.
+    """Run the project's operators with one gather kernel and one quantization.
 
-    With a parameter, as in `host:DIR` and `cuda-plain:DIR`, the sources come from another folder.
+    With a parameter, as in `host:DIR` and `cuda-plain:DIR`, the sources come from that folder.
     """
 
     capabilities = frozenset(
@@ -44,7 +44,7 @@ class KernelTarget(Target):
     )
 
     def __init__(self, place: str, memory: Memory, sources: str | None, kernel: str, profile: Profile) -> None:
-        """`sources` is a folder with cuda/ and host/ as in kernels/, or None for the project's own."""
+        """Take `sources`, a folder with cuda/ and host/ as in kernels/, or None for the project's sources."""
         variants = ([] if kernel == DEFAULT else [kernel]) + ([] if profile == RELEASED else [profile.name])
         name = "-".join([place, *variants])
         self.name = name if sources is None else f"{name}:{sources}"
@@ -115,12 +115,12 @@ class KernelTarget(Target):
 
 
 def quantization_of(profile: Profile) -> Quantization:
-    """A profile as the kernels are told of it."""
+    """Return the Quantization of kernels/ for a profile."""
     return Quantization(profile.nan, profile.sixth, profile.scale, profile.normalisation, profile.tile)
 
 
 class HostTarget(KernelTarget):
-    """The CUDA sources built as C++ and run on the CPU."""
+    """Run the CUDA sources on the CPU, built as C++."""
 
     def __init__(self, sources: str | None = None, *, kernel: str = DEFAULT, profile: Profile = RELEASED) -> None:
         """See KernelTarget."""
@@ -146,7 +146,7 @@ class HostTarget(KernelTarget):
 
 
 class CudaTarget(KernelTarget):
-    """The CUDA sources built by cupy's RawModule for the current device."""
+    """Run the CUDA sources on the current device, built by CuPy's RawModule."""
 
     is_gpu_code = True  # also where there is no device: "not judged" is the word for that
 
@@ -174,7 +174,7 @@ class CudaTarget(KernelTarget):
 
 
 def why_no_device() -> str | None:
-    """Why there is no CUDA device for cupy, in one line; None if there is one."""
+    """Return why CuPy has no CUDA device, in one line, or None if it has one."""
     try:
         import cupy
     except ImportError as error:

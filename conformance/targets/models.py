@@ -1,4 +1,4 @@
-"""The two golden models as targets: they must pass their own gate."""
+"""Judge the two golden models as targets: they must pass the gate."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ EVERY_GATHER = frozenset({GATHER, GATHER_STARTS, GATHER_FP8, GATHER_FP8_STARTS, 
 
 
 class NumpyTarget(Target):
-    """The golden model itself."""
+    """Run the golden model in NumPy."""
 
     name = "numpy"
     capabilities = frozenset({*EVERY_GATHER, *WRITES.values(), *PLANNING, MERGE, ATTEND})
 
     def __init__(self, *, profile: Profile = DEFAULT) -> None:
-        """NumPy arrays on the CPU."""
+        """Use NumPy arrays on the CPU, and write with `profile`."""
         self.slow, self.crash_prone = True, False  # and right by definition
         self.memory = ArrayMemory()
         self.profile = profile
@@ -160,13 +160,13 @@ class NumpyTarget(Target):
 
 
 class TorchTarget(Target):
-    """The second model, on the CPU or, as `torch:cuda`, on a GPU."""
+    """Run the second model, on the CPU or, as `torch:cuda`, on a GPU."""
 
     is_gpu_code = False  # a model may allocate, wait and look at numbers, wherever its arrays lie
     capabilities = frozenset({*EVERY_GATHER, *WRITES.values(), MERGE, ATTEND})
 
     def __init__(self, device: str = "cpu", *, profile: Profile = DEFAULT) -> None:
-        """`device` is torch's name of it."""
+        """Take torch's name of the device."""
         self.device, self.profile = device, profile
         self.slow, self.crash_prone = device == "cpu", False
         self.name = "torch" if device == "cpu" else f"torch:{device}"

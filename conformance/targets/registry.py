@@ -1,4 +1,4 @@
-"""Targets by name: the built-in ones, installed ones, and `package.module:Class`."""
+"""Find targets by name: built-in ones, installed ones, and `package.module:Class`."""
 
 from __future__ import annotations
 
@@ -57,29 +57,29 @@ WITH_A_PARAMETER: dict[str, Callable[[str], Target]] = {
         if profile != RELEASED
     },
 }
-"""Those that are nothing without a parameter."""
+"""The targets that need a parameter."""
 
 
 class UnknownTarget(ValueError):
-    """No target has that name."""
+    """Report that no target has a name, or that the target cannot be used."""
 
 
 def installed() -> dict[str, Callable[..., Target]]:
-    """The targets that other distributions declare in the entry-point group nvfp4_mla_conformance.targets."""
+    """Return the targets that other distributions declare in the entry-point group nvfp4_mla_conformance.targets."""
     return {
         entry.name: lambda entry=entry: _foreign(entry.load, entry.name) for entry in entry_points(group=ENTRY_POINTS)
     }
 
 
 def resolve(name: str) -> str:
-    """`auto` -> cuda if a device is visible, else host; another name is itself."""
+    """Return the name that `auto` stands for: cuda if a device is visible, else host. Other names are unchanged."""
     if name != "auto":
         return name
     return "host" if why_no_device() else "cuda"
 
 
 def find(name: str) -> Target:
-    """The target of a name; UnknownTarget says which names there are."""
+    """Return the target of a name. Raises UnknownTarget, with the names that exist, if there is no usable target."""
     name = resolve(name)
     known, colon, parameter = name.partition(":")
     if known in WITH_A_PARAMETER:
@@ -112,7 +112,7 @@ def _imported(module: str, attribute: str, name: str) -> Target:
 
 
 def _foreign(load: Callable[[], Callable[[], object]], name: str) -> Target:
-    """A target of other people, whatever their module does when it is imported."""
+    """Load a foreign target. Raises UnknownTarget if its module raises, exits, or is no usable target."""
 
     def refuse(status: int) -> None:
         raise SystemExit(f"it would end this process with status {status}")
@@ -137,7 +137,7 @@ def _foreign(load: Callable[[], Callable[[], object]], name: str) -> Target:
 
 @contextmanager
 def _speaking() -> Iterator[None]:
-    """Let a process that dies say where."""
+    """Enable faulthandler, so that a process that dies prints where."""
     before = faulthandler.is_enabled()
     try:
         faulthandler.enable(sys.__stderr__ or 2)

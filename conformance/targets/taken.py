@@ -1,4 +1,4 @@
-"""Take over what a target of other people says of itself: once, checked, and as types that reports can hold."""
+"""Check and copy the attributes of a foreign target once, as types that reports can hold."""
 
 from __future__ import annotations
 
@@ -19,20 +19,17 @@ from conformance.targets.base import ATTEND, GATHERS, OPERATORS, WRITES, Target
 from reference.profiles import PROFILES, Profile
 
 MOST_DEPTH, MOST_BYTES = 16, 1 << 20
-"""How deep, and as JSON how large, a receipt may be."""
+"""The limits of a receipt: its nesting, and its size as JSON in bytes."""
 
 JSON_TYPES = "None, bool, int, float, str, and lists and dicts of those"
 
 
 class Unusable(Exception):
-    """Something that a target says of itself cannot be used; the text names it, what it is, and what is allowed."""
+    """Report an attribute or answer of a target that cannot be used: its name, its value and what is allowed."""
 
 
 def plain(value: Any, what: str, depth: int = 0) -> Any:
-    """Return a value as JSON types: paths, NumPy numbers, sets, bytes and the like as what stands for them there.
-
-    Unusable names the part that has no such form, as in "receipt()['build'][0]".
-    """
+    """Return a value as JSON types: paths, sets, NumPy numbers in their usual form. Raises Unusable for others."""
     if depth > MOST_DEPTH:
         raise Unusable(f"{what} is nested deeper than {MOST_DEPTH} levels")
     match value:
@@ -183,18 +180,18 @@ ATTRIBUTES: dict[str, Callable[[str, Any], Any]] = {
     "usual_device_bytes": _number(0),
     "is_gpu_code": _truth,
 }
-"""What a target says of itself by attributes, and how each is taken."""
+"""The attributes of a target, and the function that checks each."""
 
 
 class Taken(Target):
-    """A target of other people as the suite uses it: its operators, and what it says of itself, checked.
+    """Wrap a foreign target: its operators, and its checked attributes.
 
-    Attributes, unavailable(), describe() and launches() are asked at once, so that what is wrong with them is said
-    before anything is judged; receipts, which tell what ran, each time.
+    Attributes, unavailable(), describe() and launches() are read in the constructor, so that errors appear before
+    anything is judged. receipt() is read at each call, since it changes.
     """
 
     def __init__(self, given: Target) -> None:
-        """Raise Unusable for what cannot be used."""
+        """Read and check the target. Raises Unusable if it cannot be used."""
         self.given = given
         self._hindrances: dict[str, str | None] = {}
         wrong = []
@@ -254,7 +251,7 @@ class Taken(Target):
         return _offered("offers()", self._asked("offers()", self.given.offers))
 
     def receipt(self) -> dict[str, Any]:
-        """See Target."""
+        """See Target. Raises Unusable if the receipt is no dict, is too large or has no JSON form."""
         told = self._asked("receipt()", self.given.receipt)
         if not isinstance(told, Mapping):
             raise _wrong("receipt()", told, "a dict")
@@ -282,7 +279,7 @@ for _operator in dict.fromkeys(OPERATORS.values()):
 
 
 def declarations(target: Target) -> dict[str, str]:
-    """Return what a target declares that its verdict rests on, but for what is usual: nan, profile, attends_in."""
+    """Return the attributes that a verdict rests on and that differ from the default: nan, profile, attends_in."""
     said = {
         "nan": (
             target.nan,

@@ -1,1 +1,1 @@
-"""vLLM as a target: the installed package, and its compiled operators alone."""
+"""Judge vLLM as a target: the installed package, or its compiled operators alone."""

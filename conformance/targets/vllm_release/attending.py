@@ -1,4 +1,4 @@
-"""vLLM's own loop over chunks of context, and its merging, run on a CPU with golden gathers and plain attention."""
+"""Run vLLM's loop over chunks of context, and its merge, on a CPU with golden gathers and plain attention."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LATENT = 512
 
 
 class Attending:
-    """The dense site of the installed release as a whole, and what it merges with.
+    """Serve `attend` and `merge` with the code of the installed release.
 
-    What is the release's own: which operator gathers with what arguments, what is cut out of the workspace, and how the
-    partial results of chunks are accumulated. Gathers, projection and attention of a chunk are this suite's.
+    The release's code chooses the gather operators and their arguments, slices the workspace, and accumulates the
+    partial results. The gathers, the projection and the attention of a chunk are the suite's.
     """
 
     def attend_capabilities(self) -> frozenset[str]:
-        """What was found."""
+        """Return merge and attend, if the release has their code."""
         found = {MERGE} if names.first_of(names.MERGING) else set()
         return frozenset(found | ({ATTEND} if names.first_of(names.GATHER_SITES["dense"]) else set()))
 
     def attend_receipt(self) -> dict[str, Any]:
-        """What will be run."""
+        """Return the qualified names of the functions that will run."""
         found = {"merge": names.first_of(names.MERGING), "attend": names.first_of(names.GATHER_SITES["dense"])}
         return {name: f"{f.__module__}.{f.__qualname__}" if f else None for name, f in found.items()}
 
@@ -44,7 +44,7 @@ class Attending:
         suffix_lse: Any,
         output_lse: Any = None,
     ) -> None:
-        """See Target: what the release takes on this platform, which is torch's own arithmetic without a device."""
+        """See Target. It runs the release's choice for this platform, which without a device is torch's arithmetic."""
         merge = names.first_of(names.MERGING)
         with on_a_cpu_if_there_is_no_device(merge):
             merge(output, prefix_output, prefix_lse, suffix_output, suffix_lse, output_lse)
@@ -84,22 +84,22 @@ class Attending:
 
 
 class GoldenOperators:
-    """The golden gathers as the operators that the release's code calls, on tensors of a CPU."""
+    """Provide the golden gathers under the names that the release calls, for CPU tensors."""
 
     def cp_gather_and_upconvert_nvfp4_kv_cache(self, *arguments: Any, **named: Any) -> None:
-        """SPEC.md GATHER."""
+        """Gather nvfp4_ds_mla records (SPEC.md GATHER)."""
         from reference.gather import cp_gather_and_upconvert_nvfp4_kv_cache as gather
 
         _on_arrays(gather, arguments, named)
 
     def cp_gather_and_upconvert_fp8_kv_cache(self, *arguments: Any, **named: Any) -> None:
-        """SPEC.md TWIN-1 to TWIN-4."""
+        """Gather fp8_ds_mla records (SPEC.md TWIN-1 to TWIN-4)."""
         from reference.gather import cp_gather_and_upconvert_fp8_kv_cache as gather
 
         _on_arrays(gather, arguments, named)
 
     def gather_and_maybe_dequant_cache(self, *arguments: Any, **named: Any) -> None:
-        """SPEC.md TWIN-5 to TWIN-9; raises for another kv_cache_dtype than it knows, as the compiled operator does."""
+        """Gather generic records (SPEC.md TWIN-5 to TWIN-9). Raises ValueError for an unknown kv_cache_dtype."""
         from reference.gather import gather_and_maybe_dequant_cache as gather
 
         _on_arrays(gather, arguments, named)
@@ -119,7 +119,7 @@ def _array(value: Any) -> Any:
 
 
 class _Layer:
-    """Stands for `self`: the figures of a small layer, a projection, and the other methods of its class."""
+    """Stand for `self` of the release's method: the sizes of a small layer, a projection, and the other methods."""
 
     def __init__(self, owner: type, kv_cache_dtype: str, kv_b_proj: npt.NDArray[np.float32], nope: int) -> None:
         import torch
@@ -133,13 +133,13 @@ class _Layer:
         self.kv_b_proj = _Projection(weight)
 
     def __getattr__(self, name: str) -> Any:
-        """Another method of the class."""
+        """Return another method of the class, bound to this layer."""
         found = getattr(self.owner, name)
         return found.__get__(self) if isinstance(found, FunctionType) else found
 
 
 class _Projection:
-    """kv_b_proj, summed in binary64 and rounded once to binary32."""
+    """Apply kv_b_proj, summed in binary64 and rounded once to binary32."""
 
     def __init__(self, weight: Any) -> None:
         self.wide, self.weight = weight, weight.float()
@@ -181,7 +181,7 @@ def _chunk(chunk: Any) -> SimpleNamespace:
 
 
 class _Backend:
-    """Attention of a chunk's queries over its keys, request by request, without a mask."""
+    """Attend from a chunk's queries to its keys, request by request, without a mask."""
 
     def __init__(self, softmax_scale: float) -> None:
         self.softmax_scale = softmax_scale
@@ -200,12 +200,12 @@ class _Backend:
         return torch.cat(outputs), torch.cat(lses, dim=1)
 
     def supports_out(self) -> bool:
-        """It does not write into the caller's memory."""
+        """Return False, since the backend returns new tensors."""
         return False
 
 
 class _CpuPlatform:
-    """A CPU, to code that asks."""
+    """Stand for a platform that is a CPU."""
 
     def __getattr__(self, name: str) -> Callable[..., bool]:
         return lambda *_, **__: name == "is_cpu"
@@ -213,7 +213,7 @@ class _CpuPlatform:
 
 @contextmanager
 def on_a_cpu_if_there_is_no_device(merge: Any) -> Iterator[None]:
-    """Let the module of a merging function see a CPU where torch sees no device: its platform is unspecified then."""
+    """Make a merge function's module see a CPU if torch sees no device. vLLM's platform is unspecified then."""
     import torch
 
     module = getattr(merge, "__globals__", {})

@@ -1,6 +1,6 @@
-"""What vLLM makes around a plan: the metadata of chunked context, and the rows of its workspace.
+"""Build vLLM's metadata of chunked context, and size its workspace.
 
-The release's own functions run on CPU tensors, with stand-ins for its configuration: no engine, no model, no GPU.
+The release's functions run on CPU tensors, with stand-ins for its configuration. No engine, model or GPU is needed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ ARGUMENTS = (
     "dcp_local_block_size",
     "dcp_virtual_block_size",
 )
-"""What a release's builder may want, by vLLM's names; tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The arguments that a release's builder may take, by vLLM's names. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 SMALLEST = ((1,), (0, 1), 16, 16, True, 1, 1)
-"""A call that any machine with a CPU can answer, if it can run the release's code at all."""
+"""A call that every CPU can serve, if the release's code runs at all."""
 
 
 class Metadata:
-    """The metadata builder and the two sizing functions of the installed release."""
+    """Serve `plan.metadata`, `plan.dcp` and `plan.workspace` with the installed release."""
 
     def metadata_capabilities(self) -> frozenset[str]:
-        """What was found."""
+        """Return the planning capabilities whose functions the release has."""
         build = self._build
         found = {PLAN_METADATA} if build else set()
         if build and "dcp_world_size" in self._parameters:
@@ -50,11 +50,11 @@ class Metadata:
         return frozenset(found)
 
     def metadata_hindrance(self, capability: str) -> str | None:
-        """Why the release's builder cannot run on this machine, or be called by what is known of it."""
+        """Return why the builder cannot run here, or takes unknown arguments. None for another capability."""
         return self._why_not if capability in (PLAN_METADATA, PLAN_DCP) else None
 
     def metadata_receipt(self) -> dict[str, Any]:
-        """What will be called."""
+        """Return the qualified names of the functions that will run."""
         places = {"plan.metadata": self._build, **{f"plan.workspace {name}": f for name, f in self._sizing.items()}}
         return {name: f"{f.__module__}.{f.__qualname__}" if f else None for name, f in places.items()}
 
@@ -157,7 +157,7 @@ class Metadata:
 
 @contextmanager
 def nothing_pinned(pinning: Pinning) -> Iterator[None]:
-    """With nothing pinned: vLLM pins what it will copy to a device, also to the CPU, and pinning asks for a driver."""
+    """Turn off pinned memory in vLLM. It pins data that it copies, even to the CPU, and pinning needs a driver."""
     before = [{name: space[name] for name in no} for space, no in pinning]
     try:
         for space, no in pinning:

@@ -1,6 +1,6 @@
-"""Where vLLM keeps what is judged: the one place that knows names which move between releases.
+"""List where vLLM keeps the code under test. Names that move between releases are only in this module.
 
-Each entry lists the places that have had it, newest first, and the releases it was tried on.
+Each entry lists the places that have had it, newest first, and the releases on which it was tried.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ WORKSPACE_ROWS = {
 """By builder; tried on 0.30.0, 0.32.0, 0.33.0."""
 
 PINNED: dict[str, Any] = {"PIN_MEMORY": False, "is_pin_memory_available": lambda: False}
-"""What says whether memory of the host is pinned, and how it says no. 0.30.0 and 0.33.0 have the constant, 0.32.0 only
-the function and in some modules a constant made of it. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The names that say whether host memory is pinned, with values that say no. 0.30.0 and 0.33.0 have the constant.
+0.32.0 has only the function and, in some modules, a constant made from it. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 OPERATORS = ("_C_cache_ops", "_C")
-"""The namespaces of the operators in torch.ops; tried on 0.33.0."""
+"""The namespaces of the operators in torch.ops. Tried on 0.33.0."""
 
 
 def operator(name: str) -> Any:
-    """A registered operator; None if there is none of that name."""
+    """Return a registered operator, or None if no operator has that name."""
     import torch
 
     found = (getattr(getattr(torch.ops, namespace), name, None) for namespace in OPERATORS)
@@ -45,12 +45,12 @@ def operator(name: str) -> Any:
 
 
 def arguments(name: str) -> list[str]:
-    """The arguments of a registered operator."""
+    """Return the argument names of a registered operator."""
     return [argument.name for argument in operator(name).default._schema.arguments]
 
 
 def pinning() -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each imported module of vLLM that has something of PINNED, as its names, and what makes it say no."""
+    """Return, for each imported module of vLLM with a name of PINNED, its namespace and the values that say no."""
     # Not by a list of modules: whoever imports one of them has a copy, and which modules do differs by release.
     inside = [module for name, module in sys.modules.items() if name.partition(".")[0] == "vllm"]
     spaces: list[dict[str, Any]] = [getattr(module, "__dict__", {}) for module in inside]
@@ -59,19 +59,19 @@ def pinning() -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def installed() -> bool:
-    """Whether vLLM can be imported, without importing it."""
+    """Return whether vLLM is installed, without importing it."""
     return importlib.util.find_spec("vllm") is not None
 
 
 def installed_at() -> Path | None:
-    """The folder of the installed package, without importing it; None if there is none."""
+    """Return the folder of the installed package, without importing it, or None."""
     found = importlib.util.find_spec("vllm")
     places = list(found.submodule_search_locations or ()) if found else []
     return Path(places[0]) if places else None
 
 
 def why_not_importable() -> str | None:
-    """Why no module of the installed release can be imported, in one line; None if they can or none is there."""
+    """Return why the installed release cannot be imported, in one line. None if it can, or if there is no release."""
     try:
         for module in (MLA,) if installed() else ():
             importlib.import_module(module)
@@ -83,7 +83,7 @@ def why_not_importable() -> str | None:
 
 
 def first_of(places: list[tuple[str, str]]) -> Any:
-    """The first of (module, attribute) that exists in the installed release, attribute with dots; else None."""
+    """Return the first (module, dotted attribute) that exists in the installed release, or None."""
     for module, attribute in places if installed() else ():
         try:
             found: Any = importlib.import_module(module)
@@ -111,17 +111,17 @@ GATHER_SITES = {
 """The methods that choose a gather, by site. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 TOPK_WORKSPACE = "prefill_bf16_workspace"
-"""The attribute in which a layer of sparse_topk keeps its workspace; 0.32.0 and 0.33.0 ask the workspace
-manager for one at each call. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The attribute that holds the workspace of a sparse_topk layer. 0.32.0 and 0.33.0 ask the workspace manager for one at
+each call. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 MERGING = [("vllm.v1.attention.ops.merge_attn_states", "merge_attn_states")]
-"""What merges two partial results. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The function that merges two partial results. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 GATHER_OPERATORS = "ops"
-"""What the modules of GATHER_SITES call the module of operators. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The name of the operators' module in the modules of GATHER_SITES. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 ENGINE = "vllm.engine.arg_utils"
-"""What makes a configuration of the command line's arguments. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The module that turns command-line arguments into a configuration. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 STARTUP = {
     "platforms": [("vllm.platforms", "__dict__")],
@@ -136,7 +136,7 @@ STARTUP = {
     "backend": [("vllm.v1.attention.selector", "get_attn_backend")],
     "layer": [(MLA, "MLAAttention")],
 }
-"""What starting up is made of. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The parts of starting up. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 EXTENSIONS = [
     "vllm._C_stable_libtorch",
@@ -145,7 +145,7 @@ EXTENSIONS = [
     "vllm._flashmla_C",
     "vllm._flashmla_extension_C",
 ]
-"""Compiled modules that starting up imports and does not call. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The compiled modules that starting up imports and does not call. Tried on 0.30.0, 0.32.0, 0.33.0."""
 
 DIRECT_COLLECTIVES = [f"VLLM_USE_DIRECT_DCP_{what}" for what in ("A2A", "Q_GATHER", "KV_GATHER")]
-"""Environment variables that switch off what needs several devices to be made. Tried on 0.30.0, 0.32.0, 0.33.0."""
+"""The environment variables that switch off parts that need several devices. Tried on 0.30.0, 0.32.0, 0.33.0."""

@@ -1,4 +1,4 @@
-"""vLLM's compiled operators without the package: `vllm-ops:PATH`, where PATH is its _C_stable_libtorch.abi3.so."""
+"""Judge vLLM's compiled operators alone: `vllm-ops:PATH`, where PATH is its _C_stable_libtorch.abi3.so."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OPERATORS = (*dict.fromkeys(operator for _, _, operator in GATHERS.values()), WR
 
 
 class CompiledOperators(Target):
-    """What a library registers, judged on a GPU; where it cannot be loaded, its schemas are read from the file."""
+    """Run the operators that a library registers, on a GPU. If it cannot be loaded, only its schemas are judged."""
 
     library: Path | None
-    """The library, if there is one."""
+    """The path of the library, or None."""
 
     @cached_property
     def schemas(self) -> dict[str, str]:  # type: ignore[override]
-        """By operator: as registered where the library can be loaded, else as the file's own strings have it."""
+        """The schemas by operator: as registered if the library can be loaded, else as the file's strings have them."""
         if self.library is None:
             return {}
         if self.why_not_loaded is None:
@@ -34,7 +34,7 @@ class CompiledOperators(Target):
         return schemas_in(self.library)
 
     def operator_capabilities(self) -> frozenset[str]:
-        """What the schemas have."""
+        """Return the capabilities that the schemas have."""
         found: set[str] = set()
         for bare, with_starts, operator in GATHERS.values():
             if operator in self.schemas:
@@ -43,7 +43,7 @@ class CompiledOperators(Target):
         return frozenset(found | ({MERGE} if MERGER in self.schemas else set()))
 
     def operator_hindrance(self, capability: str) -> str | None:
-        """That the library cannot be loaded, or the operator's own refusal of this device."""
+        """Return why the library cannot be loaded, or the operator's refusal of this device, or None."""
         if self.why_not_loaded:
             return self.why_not_loaded
         if capability not in self._hindrances:
@@ -53,7 +53,7 @@ class CompiledOperators(Target):
         return self._hindrances[capability]
 
     def operator_offers(self) -> frozenset[str]:
-        """`cuda` and the device's architecture, where the library can be loaded."""
+        """Return `cuda` and the device's architecture if the library can be loaded, else an empty set."""
         if self.library is None or self.why_not_loaded:
             return frozenset()
         import torch
@@ -62,7 +62,7 @@ class CompiledOperators(Target):
         return frozenset({"cuda", f"sm_{major}{minor}"})
 
     def operator_receipt(self) -> dict[str, Any]:
-        """Which library, and what it registers."""
+        """Return the library's name, its SHA-256 and its schemas."""
         if self.library is None:
             return {}
         digest = hashlib.sha256(self.library.read_bytes()).hexdigest()
@@ -79,7 +79,7 @@ class CompiledOperators(Target):
     def cp_gather_and_upconvert_fp8_kv_cache(
         self, src_cache: Any, dst: Any, block_table: Any, workspace_starts: Any, batch_size: int, seq_starts: Any = None
     ) -> None:
-        """See Target; seq_starts is handed on always, as the released operator has no default for it."""
+        """See Target. seq_starts is always passed, since the released operator has no default for it."""
         operator = self._operator("cp_gather_and_upconvert_fp8_kv_cache")
         operator(src_cache, dst, block_table, workspace_starts, batch_size, seq_starts)
 
@@ -95,7 +95,7 @@ class CompiledOperators(Target):
         scale: Any,
         seq_starts: Any = None,
     ) -> None:
-        """See Target; seq_starts is handed on always, as the released operator has no default for it."""
+        """See Target. seq_starts is always passed, since the released operator has no default for it."""
         operator = self._operator("gather_and_maybe_dequant_cache")
         operator(src_cache, dst, block_table, cu_seq_lens, token_to_seq, num_tokens, kv_cache_dtype, scale, seq_starts)
 
@@ -114,14 +114,14 @@ class CompiledOperators(Target):
         suffix_lse: Any,
         output_lse: Any = None,
     ) -> None:
-        """See Target; the released operator has output_lse second, and two more arguments that may be None."""
+        """See Target. The released operator takes output_lse second, and further arguments, passed as None."""
         more = names.arguments(MERGER)[6:]
         operator = self._operator(MERGER)
         operator(output, output_lse, prefix_output, prefix_lse, suffix_output, suffix_lse, *(None for _ in more))
 
     @cached_property
     def why_not_loaded(self) -> str | None:
-        """Why the library cannot be loaded here, in one line; None if it is loaded."""
+        """The reason why the library cannot be loaded here, in one line, or None if it is loaded."""
         import torch
 
         if not torch.cuda.is_available():
@@ -145,14 +145,17 @@ class CompiledOperators(Target):
 
 
 class VllmOpsTarget(CompiledOperators):
-    """A library alone."""
+    """Judge a compiled library without the vLLM package."""
 
     is_gpu_code = True
 
     def __init__(self, path: str, *, profile: Profile = DEFAULT) -> None:
-        """`path` is the library, `profile` how its writers are said to quantize.
+        """Take the path of the library and the profile of its writers.
 
-        Raises FileNotFoundError if there is no such file, TypeError if it names no operator of ours.
+        Raises:
+            FileNotFoundError: If the file does not exist.
+            TypeError: If the file has no schema of an operator in OPERATORS.
+
         """
         self.library = Path(path)
         if not self.library.is_file():
@@ -166,7 +169,7 @@ class VllmOpsTarget(CompiledOperators):
 
     @property
     def capabilities(self) -> frozenset[str]:  # type: ignore[override]
-        """What the schemas have."""
+        """The capabilities that the schemas have."""
         return self.operator_capabilities()
 
     def hindrance(self, capability: str) -> str | None:
@@ -193,14 +196,14 @@ class VllmOpsTarget(CompiledOperators):
 
 
 def torch_memory() -> TorchMemory:
-    """torch tensors, on the GPU if there is one."""
+    """Return memory of torch tensors, on the GPU if there is one."""
     import torch
 
     return TorchMemory("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def installed_library() -> Path | None:
-    """The compiled library of the installed release that registers our operators, found by its strings; else None."""
+    """Return the compiled library of the installed release that contains the names of our operators, or None."""
     root = names.installed_at()
     libraries = sorted(root.glob("_C*.so")) if root else []
     return next((library for library in libraries if schemas_in(library)), None)
@@ -213,7 +216,7 @@ def _registered(name: str) -> str:
 
 
 def schemas_in(path: Path) -> dict[str, str]:
-    """The schemas of our operators among a file's strings, by operator; runs of blanks become one."""
+    """Return the schemas of our operators among a file's strings, by operator. Runs of blanks become one blank."""
     content = path.read_bytes()
     found = {}
     for name in OPERATORS:

@@ -1,4 +1,4 @@
-"""What vLLM plans before it gathers: chunks of context."""
+"""Plan chunks of context with vLLM's planner."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from conformance.targets.vllm_release import names
 
 
 class Planning:
-    """The planner of the installed release."""
+    """Serve `plan` with the planner of the installed release."""
 
     def planning_capabilities(self) -> frozenset[str]:
-        """What was found."""
+        """Return plan, if the release has a planner."""
         return frozenset({PLAN} if self._planner else ())
 
     def planning_receipt(self) -> dict[str, Any]:
-        """What will be called."""
+        """Return the qualified name of the planner."""
         planner = self._planner
         return {"plan": f"{planner.__module__}.{planner.__qualname__}" if planner else None}
 

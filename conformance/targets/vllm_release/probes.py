@@ -1,4 +1,4 @@
-"""Whether an operator refuses this device: a small legal call, and what is said to it."""
+"""Probe whether an operator refuses this device, with a small legal call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_DEVICES = re.compile(r"\bSM ?_?\d{2,3}|compute capability|no kernel image", 
 
 
 def refusal_of_device(target: Target, capability: str) -> str | None:
-    """The operator's own words, if it refuses a legal call because of the device; None whatever else it does."""
+    """Return the operator's message if it refuses a legal call because of the device, else None."""
     try:
         _call(target, capability)
     except (TargetError, Crashed) as error:

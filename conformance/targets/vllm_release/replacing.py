@@ -1,4 +1,4 @@
-"""Other things under a module's names, for a while."""
+"""Replace names in a module for a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def replaced(module: dict[str, Any], instead: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Let a module's code see other things under those of the names that it has; what was there before."""
+    """Replace those names of `instead` that the module has. Yields the previous values and restores them."""
     before = {name: module[name] for name in instead if name in module}
     module.update({name: instead[name] for name in before})
     try:

@@ -1,4 +1,4 @@
-"""What vLLM gathers context with: its own prefill code, run with operators that note how they were called."""
+"""Record the gathers of vLLM's prefill code, which runs with operators that only note their calls."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from conformance.targets.vllm_release.replacing import replaced
 
 
 class Dispatching:
-    """The sites of the installed release that choose a gather."""
+    """Serve `serve.dispatch` with the sites of the installed release that choose a gather."""
 
     def dispatch_capabilities(self) -> frozenset[str]:
-        """What was found."""
+        """Return serve.dispatch, if the release has the dense site."""
         return frozenset({SERVE_DISPATCH} if _found(names.GATHER_SITES["dense"]) else ())
 
     def dispatch_receipt(self) -> dict[str, Any]:
-        """What will be run, by site."""
+        """Return the method that will run, by site."""
         return {"gather sites": {site: _found(places) for site, places in names.GATHER_SITES.items()}}
 
     def context_gathers(self, site: str, kv_cache_dtype: str, case: Context) -> Sequence[GatherCall] | None:
-        """See Target."""
+        """See Target. Raises Unsupported without the site, and NotJudged if its code stops before all its gathers."""
         from conformance.targets.vllm_release import stand_ins  # imports torch, which every worker would wait for
 
         place = _found(names.GATHER_SITES[site])
@@ -67,16 +67,16 @@ def _method(place: tuple[str, str]) -> Any:
 
 
 class Recorder:
-    """Stands for the module of operators: whatever is called, if it gathers, is noted and not done."""
+    """Stand for the module of operators. Calls of gathers are noted; no operator runs."""
 
     def __init__(self, operators: Any) -> None:
-        """`operators` is the module it stands for."""
+        """Take the module of operators that it replaces."""
         self.operators = operators
         self.workspace: Any = None
         self.calls: list[GatherCall] = []
 
     def __getattr__(self, operator: str) -> Any:
-        """An operator that notes its call."""
+        """Return a function that notes a call of the operator."""
         return partial(self._call, operator, inspect.signature(getattr(self.operators, operator)))
 
     def _call(self, operator: str, signature: inspect.Signature, *values: Any, **named: Any) -> None:
@@ -116,7 +116,7 @@ def _caller() -> str:
 
 @contextmanager
 def recorded(module: dict[str, Any], recorder: Recorder) -> Iterator[None]:
-    """Let a module's code see the recorder, a CUDA platform, and nothing of what follows a gather."""
+    """Make a module's code see the recorder, a CUDA platform, and inert functions for all that follows a gather."""
     from conformance.targets.vllm_release import stand_ins
 
     instead: dict[str, Any] = {names.GATHER_OPERATORS: recorder, **stand_ins.INERT}

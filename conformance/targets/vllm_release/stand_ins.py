@@ -1,4 +1,4 @@
-"""What vLLM's prefill code reads on its way to a gather, without a model and without a GPU."""
+"""Provide stand-ins for the objects that vLLM's prefill code reads before a gather. Needs no model and no GPU."""
 
 from __future__ import annotations
 
@@ -39,38 +39,38 @@ INERT: dict[str, Any] = {
     "get_flash_attn_version": lambda *_, **__: 4,
     "current_workspace_manager": None,  # by prepare, which knows how large
 }
-"""What these functions are replaced with while a site runs: they come after the gather, or ask a device."""
+"""Replacements for functions that come after the gather, or that ask a device."""
 
 
 class Platform:
-    """A GPU of compute capability 10.0, to code that asks; for the rest the platform that there is."""
+    """Stand for a GPU of compute capability 10.0. Other questions go to the real platform."""
 
     def __init__(self, real: Any) -> None:
-        """`real` is the release's own."""
+        """Take the release's platform."""
         self.real = real
 
     def is_cpu(self) -> bool:
-        """It is none."""
+        """Return False."""
         return False
 
     def is_device_capability_family(self, family: int) -> bool:
-        """Whether it is one of a family such as 100."""
+        """Return whether the device is of a family such as 100."""
         return family == 100
 
     def fp8_dtype(self) -> torch.dtype:
-        """What CUDA uses."""
+        """Return the dtype that CUDA uses."""
         return torch.float8_e4m3fn
 
     def __getattr__(self, name: str) -> Any:
-        """The rest."""
+        """Return the real platform's attribute."""
         return getattr(self.real, name)
 
 
 class Layer:
-    """Stands for `self` in a method of vLLM: the figures of a small layer, and the other methods of its class."""
+    """Stand for `self` in a method of vLLM: the sizes of a small layer, and the other methods of its class."""
 
     def __init__(self, owner: type, kv_cache_dtype: str, case: Context) -> None:
-        """`owner` is the class whose methods it has."""
+        """Take `owner`, the class whose methods the layer has."""
         width, dtype = RECORD[kv_cache_dtype]
         self.owner = owner
         self.kv_cache_dtype = kv_cache_dtype
@@ -105,35 +105,35 @@ class Layer:
         return torch.zeros(q.shape[0], HEADS, RANK), torch.zeros(1)
 
     def __getattr__(self, name: str) -> Any:
-        """Another method of the class."""
+        """Return another method of the class, bound to this layer."""
         found = getattr(self.owner, name)
         return found.__get__(self) if isinstance(found, FunctionType) else found
 
 
 class Projection:
-    """Stands for kv_b_proj."""
+    """Stand for kv_b_proj."""
 
     weight = torch.zeros(1, dtype=torch.bfloat16)
 
     def __call__(self, latent: torch.Tensor) -> tuple[torch.Tensor]:
-        """Zeros, of the shape of keys and values."""
+        """Return zeros in the shape of keys and values, bf16 [n, HEADS * (NOPE + VALUE)]."""
         return (torch.zeros(latent.shape[0], HEADS * (NOPE + VALUE), dtype=torch.bfloat16),)
 
 
 class Attention:
-    """Stands for a prefill backend."""
+    """Stand for a prefill backend."""
 
     def run_prefill_context_chunk(self, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """Nothing of value."""
+        """Return two dummy tensors [1]."""
         return torch.zeros(1), torch.zeros(1)
 
     def supports_out(self) -> bool:
-        """It does not write into the caller's memory."""
+        """Return False, since the backend returns new tensors."""
         return False
 
 
 def prepare(site: str, method: Callable[..., Any], layer: Layer, case: Context) -> Callable[[], object] | None:
-    """A call of a site's method, with all it reads; None if the release keeps that kv_cache_dtype from the site."""
+    """Return a call of a site's method with stand-ins, or None if the site never serves that kv_cache_dtype."""
     queries = torch.zeros(sum(case.query_lens), HEADS, NOPE + ROPE, dtype=layer.rows_dtype)
     if site == "sparse_topk":
         return _topk(method, layer, case, queries)

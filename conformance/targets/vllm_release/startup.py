@@ -1,6 +1,7 @@
-"""What vLLM refuses at startup: its own configuration, layer and metadata builder, made in a process of their own.
+"""Ask vLLM whether it refuses a configuration at startup, in a separate process.
 
-That process (startup_server) pretends a CUDA device of the compute capability asked for; see there.
+That process, startup_server, makes vLLM's configuration, layer and metadata builder. It pretends a CUDA device of the
+given compute capability.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from conformance.targets.vllm_release import names
 from reference.serving import Serving
 
 HEADS, TENSOR_PARALLEL = 128, 8
-"""Of the model that is started up."""
+"""The attention heads of the model that is started, and its tensor parallel size."""
 
 
 class Refused(Exception):
-    """What vLLM said."""
+    """Report vLLM's refusal, in its words."""
 
 
 class Starting:
-    """The startup of the installed release."""
+    """Serve `serve.startup` with the installed release."""
 
     def startup_capabilities(self) -> frozenset[str]:
-        """What was found."""
+        """Return serve.startup, if the release's engine can be found."""
         return frozenset({SERVE_STARTUP} if self._found else ())
 
     def startup_receipt(self) -> dict[str, Any]:
-        """What is run and what is pretended."""
+        """Return which parts of startup run and which are pretended."""
         return {"startup": f"arguments, layer, builder; pretended device, {HEADS // TENSOR_PARALLEL} heads a rank"}
 
     def start(self, config: Serving) -> None:
-        """See Target."""
+        """See Target. Raises Refused with vLLM's message, and NotJudged if the process gives no verdict."""
         answer = self._server.ask(config)
         if answer["verdict"] == "refused":
             raise Refused(answer["message"])
@@ -59,10 +60,10 @@ class Starting:
 
 
 class Server:
-    """The process, and what it has answered."""
+    """Hold the process and its answers."""
 
     def __init__(self) -> None:
-        """Start it."""
+        """Start the process."""
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
         environment["OMP_NUM_THREADS"] = "1"  # it forks
         self.answers: dict[Serving, dict[str, Any]] = {}
@@ -76,7 +77,7 @@ class Server:
         )
 
     def ask(self, config: Serving) -> dict[str, Any]:
-        """Its answer: verdict ("starts", "refused" or "not judged") and message."""
+        """Return the cached answer for a configuration: verdict ("starts", "refused" or "not judged") and message."""
         if config not in self.answers:
             self.answers[config] = self._ask(config)
         return self.answers[config]
@@ -92,7 +93,7 @@ class Server:
         return answer
 
     def __del__(self) -> None:
-        """End it: it reads until its input ends."""
+        """End the process by closing its input."""
         if self.process.stdin and self.process.poll() is None:
             self.process.stdin.close()
             self.process.wait()

@@ -1,10 +1,9 @@
-"""Starts vLLM up for one configuration a line of standard input, as far as no GPU is needed, and says what happened.
+"""Start vLLM for one configuration per line of standard input, as far as no GPU is needed, and print the result.
 
-Nothing of what decides is replaced: the arguments of the command line become vLLM's configuration, an attention layer
-is made of it, which chooses a backend, and of the layer a metadata builder. Pretended are a CUDA device, by a platform
-that answers which one it is, and that memory cannot be pinned for it; process groups; that the compiled extensions are
-there, where they cannot be loaded; and what is otherwise learnt by importing the model's code. Each configuration has a
-process of its own.
+The code that decides is vLLM's. The command-line arguments become vLLM's configuration. An attention layer is made of
+it, which chooses a backend, and a metadata builder is made of the layer. These parts are pretended: a CUDA device, by a
+platform that answers for it and says that memory cannot be pinned; process groups; compiled extensions that cannot be
+loaded; and facts that vLLM reads from the model's code. Each configuration runs in a separate process.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from conformance.targets.vllm_release.startup import HEADS, TENSOR_PARALLEL
 
 NOPE, VALUE, TOPK = 128, 128, 2048
 REFUSALS = (ValueError, NotImplementedError)
-"""What a refusal is; other errors say that the pretence does not hold."""
+"""The exceptions of a refusal. Any other exception means that a pretended part does not fit."""
 
 COMMON = {
     "hidden_size": 1024,
@@ -56,37 +55,37 @@ INDEXER = {"index_topk": TOPK, "index_head_dim": 128, "index_n_heads": 64}
 
 
 class Group:
-    """Stands for a process group of vLLM."""
+    """Stand for a process group of vLLM."""
 
     rank = rank_in_group = 0
     device_group = cpu_group = None
     is_first_rank = is_last_rank = True
 
     def __init__(self, name: str, ranks: int) -> None:
-        """This process is its first."""
+        """Make this process the first rank."""
         self.unique_name, self.world_size, self.ranks = name, ranks, list(range(ranks))
 
     def all_gather(self, tensor: Any, *_: Any, **__: Any) -> Any:
-        """As for one rank."""
+        """Return the tensor unchanged, as with one rank."""
         return tensor
 
 
 class Inspected:
-    """Stands for a model in vLLM's registry: it generates text, and no more is asked of it."""
+    """Stand for a model in vLLM's registry. The only fact about it is that it generates text."""
 
     def __init__(self, kind: Any, architecture: str) -> None:
-        """`kind` is the class of what the registry knows of a model."""
+        """Take `kind`, the class of the registry's facts about a model."""
         true = {"is_text_generation_model", "supports_pp"}
         values = {field.name: field.name in true for field in dataclasses.fields(kind)}
         self.info = kind(**{**values, "architecture": architecture})
 
     def inspect_model_cls(self) -> Any:
-        """What the registry would find in the model's code."""
+        """Return the facts that the registry reads from the model's code."""
         return self.info
 
 
 def model(config: dict[str, Any]) -> dict[str, Any]:
-    """The config.json of a model as asked for: with MLA sparse if its backend is, without it Llama."""
+    """Return the config.json of a model: MLA, sparse if the backend is sparse, or Llama without MLA."""
     if not config["uses_mla"]:
         return {**COMMON, "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_key_value_heads": 8}
     geometry = {name: config[name] for name in ("kv_lora_rank", "qk_rope_head_dim")}
@@ -98,7 +97,7 @@ def model(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def part(name: str) -> Any:
-    """One of names.STARTUP; raises ImportError if the release does not have it."""
+    """Return one of names.STARTUP. Raises ImportError if the release does not have it."""
     found = names.first_of(names.STARTUP[name])
     if found is None:
         raise ImportError(f"no {' or '.join('.'.join(place) for place in names.STARTUP[name])}")
@@ -106,7 +105,7 @@ def part(name: str) -> Any:
 
 
 def pretend() -> Callable[[tuple[int, int]], None]:
-    """Import vLLM on a pretended device; the function returned sets its compute capability."""
+    """Import vLLM on a pretended device. Return a function that sets the device's compute capability."""
     os.environ.update(dict.fromkeys(names.DIRECT_COLLECTIVES, "0"))
     try:
         importlib.import_module(names.EXTENSIONS[0])
@@ -139,7 +138,7 @@ def pretend() -> Callable[[tuple[int, int]], None]:
 
 
 def start(config: dict[str, Any]) -> None:
-    """All that vLLM does before it loads weights, as far as the cache is concerned; raises what it raises."""
+    """Run all that vLLM does before it loads weights, as far as it concerns the cache. Errors of vLLM pass through."""
     ranks = config["decode_context_parallel_size"]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(model(config)))
@@ -192,7 +191,7 @@ def _mla_layer(config: dict[str, Any], settings: Any) -> Any:
 
 
 def answer(config: dict[str, Any], use: Callable[[tuple[int, int]], None]) -> dict[str, str]:
-    """What became of a configuration."""
+    """Start a configuration and return the verdict ("starts", "refused" or "not judged") and the message."""
     major, minor = config["compute_capability"]
     use((major, minor))
     try:
@@ -205,7 +204,7 @@ def answer(config: dict[str, Any], use: Callable[[tuple[int, int]], None]) -> di
 
 
 def main() -> None:
-    """Answer each line of standard input with one of standard output, which vLLM does not get to see."""
+    """Answer each line of standard input on standard output. Output of vLLM goes to standard error."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     failed = ""
@@ -221,7 +220,7 @@ def main() -> None:
 
 
 def forked(ask: Callable[[], dict[str, str]], seconds: float = 120) -> dict[str, str]:
-    """The answer of a process of its own, which is ended if it has none in time."""
+    """Return the answer of a forked process. The process is killed if it does not answer in `seconds`."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

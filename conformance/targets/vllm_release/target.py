@@ -1,4 +1,4 @@
-"""The installed vLLM as a target: what that release really has, found by looking, and nothing by its version."""
+"""Judge the installed vLLM. Its capabilities are found by looking for code, not by its version."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from conformance.targets.vllm_release.startup import Starting
 
 
 class VllmTarget(Planning, Metadata, Dispatching, Attending, Starting, CompiledOperators):
-    """vLLM, as far as it runs on this machine: its Python anywhere, its compiled operators on a GPU."""
+    """Run vLLM as far as this machine can: its Python code anywhere, its compiled operators on a GPU."""
 
     name = "vllm"
 
     def __init__(self) -> None:
-        """Imports nothing yet."""
+        """Do nothing; vLLM is imported later."""
 
     @cached_property
     def library(self) -> Path | None:  # type: ignore[override]
-        """What registers the operators."""
+        """The library that registers the operators, or None."""
         return installed_library()
 
     @cached_property
     def memory(self) -> Memory:  # type: ignore[override]
-        """torch tensors, if there is an operator to hand them to."""
+        """Torch tensors if the release has an operator to call, else NumPy arrays."""
         return torch_memory() if self.library or self.attend_capabilities() else ArrayMemory()
 
     @property
     def capabilities(self) -> frozenset[str]:  # type: ignore[override]
-        """What was found."""
+        """The capabilities whose code exists in the release."""
         planned = self.planning_capabilities() | self.metadata_capabilities()
         served = self.dispatch_capabilities() | self.attend_capabilities() | self.startup_capabilities()
         return planned | served | self.operator_capabilities()
