@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from conformance.faults.candidates import Make, defects_of, explain_by
-from conformance.faults.explanation import Explanation
-from conformance.judge import Differs, Judge, NotJudged, Unsupported
+from conformance.judge import Judge
 from conformance.observe import TargetError
+from conformance.sighting import Alike, Make
+from conformance.verdict import Differs, NotJudged, Unsupported
 
 LET_THROUGH = (KeyboardInterrupt, MemoryError, NotJudged, Unsupported)
 """What is no verdict on a target, or its own word that there can be none."""
@@ -44,15 +44,15 @@ class Question:
         except BaseException as error:  # whatever a field's own code leads to
             return _unreadable(self.what, error)
 
-    def explaining(self, cases: Sequence[Any], number: int, found: Any) -> Callable[[], list[Explanation]]:
-        """The search for faults whose answer to one of several cases, read when all are there, is the one found."""
+    def sighting(self, cases: Sequence[Any], number: int, found: Any) -> Alike:
+        """Return what was seen: `found` is the answer to one of several cases, read when all are there."""
 
         def agrees(make: Make) -> bool:
             target = make()
             answers = [getattr(target, self.operator)(*case.arguments) for case in cases]
             return bool(self.reply(cases[number], answers[number]) == found)
 
-        return lambda: explain_by(defects_of(self.capability, "plan"), agrees)
+        return Alike(self.capability, ("plan",), agrees)
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def judge_answers(judge: Judge, question: Question, *cases: Any) -> None:
         late = ["PLAN-22: when a later answer was there:"] if len(cases) > 1 else []
         raise Differs(
             judge.text("differs", [*late, *map(short, lines)]),
-            diagnose=question.explaining(cases, number, found),
-            rest=[short(repr(case), 2000)],
+            [short(repr(case), 2000)],
+            sighting=question.sighting(cases, number, found),
         ) from (found.error if isinstance(found, Unreadable) else None)
 
 
@@ -89,9 +89,8 @@ def answer_of(judge: Judge, case: Any, operator: str, capability: str) -> Any:
         for before, after in zip(case.arguments, arguments, strict=True):
             if before != after:
                 said = f"PLAN-23: after the call an argument is {after!r:.300}, it was {before!r:.300}"
-                left = partial(_left, operator, case, arguments)
-                diagnose = partial(explain_by, defects_of(capability, "plan"), left)
-                raise Differs(judge.text("differs", [said]), diagnose=diagnose, rest=[short(repr(case), 2000)])
+                sighting = Alike(capability, ("plan",), partial(_left, operator, case, arguments))
+                raise Differs(judge.text("differs", [said]), [short(repr(case), 2000)], sighting=sighting)
     return answer
 
 

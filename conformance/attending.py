@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from conformance.close import must_be_close
 from conformance.context_generation import Batch, PagedCache, realize
-from conformance.faults.candidates import Make, defects_of, explain_by
-from conformance.faults.explanation import Explanation
-from conformance.judge import Differs, Judge, NotJudged
+from conformance.judge import Judge
 from conformance.memory import Region
 from conformance.merging_through import merge_of
 from conformance.observe import TargetError, invoke, look
 from conformance.one_softmax import Arithmetic, Whole, attend_whole, error_bounds
+from conformance.sighting import Alike, Make
 from conformance.targets.base import GATHERS
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Differs, NotJudged
 from fixtures.context_cases import ContextCase
 from fixtures.placement import POISONS, Poison, placement
 from reference.context import Gather, Seen, compute_prefill_context
@@ -135,7 +135,8 @@ def _attend(judge: Judge, case: ContextCase, poison: Poison) -> None:
     try:
         gathered = _through_chunks(judge, batch, whole, np.float64, gather_of(judge, batch, poison, log))
     except Differs as error:
-        raise error.looked_into_by(partial(explain_gathers, batch, poison, log)) from error
+        error.sighting = sighting_of(batch, poison, log)
+        raise
     kept = iter(gathered)
     _through_chunks(judge, batch, whole, np.float32, lambda chunk: next(kept))
     judge.count.add(0, 0)
@@ -169,10 +170,13 @@ def _through_chunks(
     return rows
 
 
-def explain_gathers(batch: Batch, poison: Poison, log: Log) -> list[Explanation]:
-    """The known faults of gathers that leave in all workspaces what was seen there until a chunk was judged wrong."""
+def sighting_of(batch: Batch, poison: Poison, log: Log) -> Alike:
+    """Return what gathers left in all workspaces until a chunk was judged wrong.
 
-    def agrees(make: Make) -> bool:
+    No target agrees if the golden gather does: then what differs is not the gather's doing.
+    """
+
+    def leaves_the_same(make: Make) -> bool:
         mine = Log()
         gather, chunks = gather_of(Judge(make()), batch, poison, mine), iter(batch.case.chunked_context.chunks)
         with suppress(Differs):
@@ -180,9 +184,14 @@ def explain_gathers(batch: Batch, poison: Poison, log: Log) -> list[Explanation]
                 gather(next(chunks))
         return len(mine) == len(log) and all(map(_same, mine, log))
 
-    if agrees(NumpyTarget):  # what differs is not the gather's doing
-        return []
-    return explain_by(defects_of(GATHERS[batch.case.kv_cache_dtype][1], "context", "gather", "twin"), agrees)
+    @cache
+    def is_a_gathers_doing() -> bool:
+        return not leaves_the_same(NumpyTarget)
+
+    def agrees(make: Make) -> bool:
+        return is_a_gathers_doing() and leaves_the_same(make)
+
+    return Alike(GATHERS[batch.case.kv_cache_dtype][1], ("context", "gather", "twin"), agrees)
 
 
 def _same(mine: Any, seen: Any) -> bool:

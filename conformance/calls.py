@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from conformance.generation import Geometry, realize
-from conformance.judge import Differs, Judge, expected_rows, needed_by
+from conformance.judge import Judge, expected_rows, needed_by
 from conformance.malformed_changes import (
     Change,
     as_type,
@@ -22,6 +22,7 @@ from conformance.malformed_changes import (
 )
 from conformance.memory import Region
 from conformance.observe import LeftPending, TargetError, call, look
+from conformance.verdict import Differs
 from fixtures.cases import Arrangement, GatherCase
 from fixtures.placement import POISONS, Placement, others, place, whole
 

@@ -12,12 +12,13 @@ from rich.table import Table
 from conformance.bench import command, plans
 from conformance.bench.run import Sizes, default_targets
 from conformance.capacity import show_capacities
+from conformance.diagnosis.engine import in_full
 from conformance.histogram import show
 from conformance.identify.report import report
-from conformance.judge import Crashed, Differs, Unsupported
 from conformance.profiles import PROFILES
 from conformance.targets.base import Target
 from conformance.targets.registry import BUILT_IN, UnknownTarget, find, installed, resolve
+from conformance.verdict import Crashed, Differs, Unsupported
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -100,7 +101,7 @@ def bench_plans(target: Names = None) -> None:
     try:
         plans.show(plans.bench_plans(_find(target or [])), console)
     except (Crashed, Differs, Unsupported) as error:
-        console.print(str(error), markup=False)
+        console.print(in_full(error), markup=False)
         raise typer.Exit(125 if isinstance(error, Unsupported) else 1) from error
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.context_generation import Batch
-from conformance.judge import Diagnose, Differs, Judge
+from conformance.judge import Judge
 from conformance.one_softmax import Float64s, Whole
+from conformance.verdict import Differs
 from reference.merging import Partial, Reals
 
 
@@ -17,14 +18,14 @@ def must_be_close(
     whole: Whole,
     found: Partial,
     bounds: tuple[Float64s, Float64s],
-    diagnose: Diagnose | None = None,
+    sighting: object = None,
 ) -> None:
     """Raise Differs for an element beyond its bound, or for a token without context that has not exactly 0 and -inf."""
     parts = (("output", whole.output, found.output, bounds[0]), ("LSE", whole.lse, found.lse, bounds[1]))
     for name, expected, got, bound in parts:
         if got.shape != expected.shape:
             said = f"{name} has shape {got.shape}, not {expected.shape}"
-            raise Differs(judge.text("differs", [said]), diagnose=diagnose, rest=[repr(batch.case)])
+            raise Differs(judge.text("differs", [said]), [repr(batch.case)], sighting=sighting)
         without = np.isneginf(whole.lse)
         exact = np.broadcast_to(without.T[..., None], expected.shape) if name == "output" else without
         with np.errstate(invalid="ignore"):
@@ -32,7 +33,7 @@ def must_be_close(
         wrong = ~np.where(exact, got == expected, near)
         if wrong.any():
             lines = _lines(batch, name, expected, got, bound, wrong)
-            raise Differs(judge.text("differs", lines), diagnose=diagnose, rest=[repr(batch.case)])
+            raise Differs(judge.text("differs", lines), [repr(batch.case)], sighting=sighting)
         judge.count.add(0, expected.size, cases=0)
 
 

@@ -8,11 +8,12 @@ from conformance.calls import Malformed, good_call, malformed_arguments
 from conformance.device_operations import GATHERING, WRITING, Operation
 from conformance.device_setup import Setup, captured, device_synchronize, prepared
 from conformance.generation import Geometry, realize
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.memory import Region
 from conformance.observe import LeftPending, TargetError, call
 from conformance.streams import ALLOCATIONS, Hold, capturing, done_within, node_types, settle
 from conformance.targets.base import WRITES
+from conformance.verdict import Crashed, Differs
 from conformance.write_calls import good_write, malformed_write
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write

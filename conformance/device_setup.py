@@ -10,10 +10,11 @@ from typing import Any
 import numpy.typing as npt
 
 from conformance.device_operations import Operation
-from conformance.judge import Differs, Judge, NotJudged
+from conformance.judge import Judge
 from conformance.memory import Region
 from conformance.observe import TargetError
 from conformance.streams import Hold, capturing, new_stream, settle
+from conformance.verdict import Differs, NotJudged
 
 
 @dataclass

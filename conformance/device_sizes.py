@@ -9,9 +9,10 @@ import numpy as np
 
 from conformance.device_setup import device_synchronize
 from conformance.generation import Geometry, Random, realize
-from conformance.judge import Differs, Judge, NotJudged, expected_rows
+from conformance.judge import Judge, expected_rows
 from conformance.memory import Region
 from conformance.observe import TargetError, call
+from conformance.verdict import Differs, NotJudged
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, Placement, place
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.faults.explanation import Explanation
 from conformance.observe import Observation
 from fixtures.cases import GatherCase
 from reference.records import Field
 from reference.scalars import Bf16Bits, f32_from_bf16
-
-SENTENCES, NAMES = 6, 12
-"""How many explanations are told with a sentence, and how many more by name."""
 
 
 def mismatch_lines(case: GatherCase, expected: Bf16Bits, seen: Observation, wrong: npt.NDArray[np.bool_]) -> list[str]:
@@ -28,7 +24,7 @@ def mismatch_lines(case: GatherCase, expected: Bf16Bits, seen: Observation, wron
         element_line(case, row, element),
         f"  expected {bits_text(int(expected[row, element]))}      got {bits_text(got)}{unwritten}",
         f"{wrong.sum():,} of {wrong.size:,} elements in {len(rows):,} of {len(wrong):,} rows differ "
-        f"(rows {_few([str(r) for r in rows[:6]], len(rows))})",
+        f"(rows {few([str(r) for r in rows[:6]], len(rows))})",
     ]
 
 
@@ -71,25 +67,6 @@ def bits_text(bits: int) -> str:
     return f"0x{bits:04X} {'NaN' if value != value else f'{value:+g}'}"
 
 
-def fault_lines(explanations: Sequence[Explanation]) -> list[str]:
-    """The known faults that predict all that was observed or, if none does, most of dst's rows."""
-    named = [
-        f"{_how_far(each)}: {each.sentence} ({'faults' if len(each.faults) > 1 else 'fault'} {each.name})"
-        for each in explanations[:SENTENCES]
-    ]
-    more = [each.name for each in explanations[SENTENCES:]]
-    if more:
-        named.append(f"and by {_few(more[:NAMES], len(more))}")
-    return named or ["no known fault explains it"]
-
-
-def _how_far(explanation: Explanation) -> str:
-    if explanation.exact:
-        return "explained exactly by"
-    share = 100 * explanation.rows // explanation.of
-    return f"no known fault explains it all; {share} % of the {explanation.of:,} rows are explained by"
-
-
 def stray_lines(case: GatherCase, seen: Observation) -> list[str]:
     """Writes to where a gather may not write."""
     return outside_lines(seen, lambda place: _outside_dst(case, place))
@@ -100,9 +77,9 @@ def outside_lines(seen: Observation, outside_dst: Callable[[int], str] | None = 
     lines = []
     for name, places in seen.strays.items():
         where = [outside_dst(at) if outside_dst and name == "dst" else f"element {at:+,}" for at in places]
-        lines.append(f"{name}: written outside its elements: {_few(where[:4], len(places))}")
+        lines.append(f"{name}: written outside its elements: {few(where[:4], len(places))}")
     for name, indices in seen.changed.items():
-        lines.append(f"{name}: an input, but overwritten at {_few([str(list(i)) for i in indices[:4]], len(indices))}")
+        lines.append(f"{name}: an input, but overwritten at {few([str(list(i)) for i in indices[:4]], len(indices))}")
     return lines
 
 
@@ -114,5 +91,6 @@ def _outside_dst(case: GatherCase, place: int) -> str:
     return f"row {row} column {column}" + (f" (T is {case.num_rows:,})" if row >= case.num_rows else "")
 
 
-def _few(shown: list[str], total: int) -> str:
+def few(shown: list[str], total: int) -> str:
+    """Return what is shown of so many, with dots if there are more."""
     return ", ".join(shown) + (", ..." if total > len(shown) else "")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance.explain import bits_text
-from conformance.faults.defect import Defect
-from conformance.identify.traits import CHOICES, ORDERS, Traits, every_combination, nearest_named, records_of
-from conformance.judge import SEARCHES
 from fixtures.placement import Poison
 from fixtures.write_cases import WriteCase
-from reference.profiles import PROFILES
-from reference.records import NVFP4_DS_MLA, Field
+from reference.records import NVFP4_DS_MLA
 from reference.scalars import E2M1, E4M3
 
 Image = npt.NDArray[Any]
@@ -38,15 +32,7 @@ def mismatch_lines(case: WriteCase, expected: Image, got: Image, poison: Poison)
     ]
     if (expected == case.blank(poison)).all():
         return [*lines, "no token has a slot here: nothing was to be written"]
-    if SEARCHES.over:
-        return lines
-    return [*lines, *_profiles(case, got, poison, token)]
-
-
-def fault_lines(faults: Sequence[Defect]) -> list[str]:
-    """The known faults that leave every byte as it was found."""
-    named = [f"explained exactly by: {fault.sentence} (fault {fault.name})" for fault in faults]
-    return named or ["no known fault explains it, of those that were tried"]
+    return lines
 
 
 def record_line(case: WriteCase, token: int | None, block: int, record: int) -> str:
@@ -84,36 +70,3 @@ def _nvfp4(case: WriteCase, token: int, place: int, want: int, seen: int) -> str
         return f"RoPE element {place - layout.rope.offset} ({given}): {both} ({values[0]}, {values[1]})"
     scale = next(s for s in range(layout.scales.count) if layout.scales.byte_of(s) == place)
     return f"scale of latent block {scale}: {both} ({values[0]}, {values[1]})"
-
-
-def _profiles(case: WriteCase, got: Image, poison: Poison, token: int | None) -> list[str]:
-    """Which other ways of quantizing write exactly this."""
-    if case.kv_cache_dtype not in ("nvfp4_ds_mla", "fp8_ds_mla"):
-        return []
-    named = [profile for profile in PROFILES.values() if (case.written(poison, profile) == got).all()]
-    if named:
-        return [f"exactly what profile {profile.name} writes" for profile in named]
-    if case.kv_cache_dtype == "fp8_ds_mla" or token is None:
-        return []
-    one = np.array([token])
-    ropes = {rope for rope in CHOICES["rope"] if _fits(Traits(rope=rope), case, got, one, NVFP4_DS_MLA.rope)}
-    combinations = (traits for order in ORDERS for traits in every_combination(order) if traits.rope in ropes)
-    everyone = np.flatnonzero(case.held_slots >= 0)
-    fitting = (traits for traits in combinations if all(_fits(traits, case, got, each) for each in (one, everyone)))
-    told = [f"exactly what profile {name} writes with {what}" for name, what in map(_told, islice(fitting, 1))]
-    return told or ["no combination of known rules writes this"]
-
-
-def _fits(
-    traits: Traits, case: WriteCase, got: Image, tokens: npt.NDArray[np.int64], part: Field | None = None
-) -> bool:
-    """Whether traits predict the records of some tokens, or a part of them."""
-    place = slice(part.offset, part.end) if part else slice(None)
-    predicted = records_of(traits, case.kv_c[tokens], case.k_pe[tokens], case.scale)
-    observed = got.reshape(-1, case.format.width)[case.held_slots[tokens]]
-    return bool((predicted[:, place] == observed[:, place]).all())
-
-
-def _told(traits: Traits) -> tuple[str, str]:
-    profile, differing = nearest_named(traits)
-    return profile.name, ", ".join(f"{trait} {mine}" for trait, (mine, _) in differing.items())

@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 from conformance.cases import STRIDED
 from conformance.generation import Geometry, realize, without_nan
 from conformance.generics import over
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.targets.base import Target
+from conformance.verdict import Crashed, Differs
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write
 from conformance.writes import judge_write

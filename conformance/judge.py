@@ -2,133 +2,37 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from conformance.evidence import Evidence, Pair, around
-from conformance.explain import fault_lines, mismatch_lines, stray_lines
-from conformance.faults.call_diagnosis import explain_call
-from conformance.faults.explanation import Explanation, NotLookedInto
-from conformance.observe import Observation, TargetError, observe, patterns, wrong_elements
+from conformance.explain import mismatch_lines, stray_lines
+from conformance.observe import Observation, TargetError, around, observe, patterns, wrong_elements
 from conformance.patience import PATIENCE
 from conformance.targets.base import GATHERS, Target
 from conformance.targets.taken import Unusable
+from conformance.verdict import Count, Crashed, Differs, Evidence, NotJudged, Pair, Unsupported
 from fixtures.cases import GatherCase
 from reference.gather import gather, gather_and_maybe_dequant_cache
 from reference.scalars import Bf16Bits
 
-Diagnose = Callable[[], Sequence[Explanation]]
-"""A search for the known faults that explain a difference."""
 
+@dataclass(frozen=True)
+class GatherSighting:
+    """What a gather left of a case. `nan` is as for wrong_elements.
 
-MOST_SECONDS = 20.0
-"""After how long a process looks for known faults no more: a target may fail hundreds of tests."""
+    `rows_differ` says whether a row is wrong, so that what is read comes into question. `whole` says whether `seen` is
+    all that the call left, or its rows alone.
+    """
 
-
-class Searches:
-    """How long this process has looked for known faults, and how long it may."""
-
-    seconds, most = 0.0, MOST_SECONDS
-
-    @contextmanager
-    def timed(self) -> Iterator[None]:
-        """Add what a search takes."""
-        began = time.monotonic()
-        try:
-            with PATIENCE.paused():
-                yield
-        finally:
-            self.seconds += time.monotonic() - began
-
-    @property
-    def over(self) -> str | None:
-        """That it has taken too long already; None as long as it may go on."""
-        if self.seconds < self.most:
-            return None
-        return f"known faults were not looked for: that has taken {self.most:g} s in this process already"
-
-
-SEARCHES = Searches()
-
-
-class Differs(AssertionError):
-    """A target did not do what SPEC.md says; the text says where, `explained_by` which faults predict it exactly."""
-
-    def __init__(
-        self,
-        text: str,
-        explained_by: Sequence[str] = (),
-        diagnose: Diagnose | None = None,
-        rest: Sequence[str] = (),
-        evidence: Evidence | None = None,
-    ) -> None:
-        """`text` is what a person reads; then, if somebody is to look for faults, what `diagnose` finds, and `rest`."""
-        super().__init__(text)
-        self.evidence = evidence
-        self._known, self._diagnose, self._rest = tuple(explained_by), diagnose, tuple(rest)
-
-    def looked_into_by(self, diagnose: Diagnose) -> Differs:
-        """The same difference, with a search for the faults that explain it."""
-        return type(self)(super().__str__(), diagnose=diagnose, rest=self._rest, evidence=self.evidence)
-
-    @property
-    def explained_by(self) -> tuple[str, ...]:
-        """The names of the faults, or pairs of faults, that predict it exactly."""
-        return self._known + tuple(each.name for each in self._looked_into[0] if each.exact)
-
-    def __str__(self) -> str:
-        """Text, faults, and the rest."""
-        return "\n  ".join([super().__str__(), *self._looked_into[1], *self._rest])
-
-    @cached_property
-    def _looked_into(self) -> tuple[Sequence[Explanation], list[str]]:
-        """What is known to do the same, and what is said of it; only looked for when asked, as most are only shrunk."""
-        if not self._diagnose:
-            return (), []
-        if over := SEARCHES.over:
-            return (), [over]
-        with SEARCHES.timed():
-            try:
-                found = self._diagnose()
-                return found, fault_lines(found)
-            except NotLookedInto as reason:
-                return (), [str(reason)]
-            except Exception as error:  # a fault's model that fails must not take the verdict along
-                return (), [f"the search for faults failed: {type(error).__name__}: {error}"]
-
-
-class Crashed(AssertionError):
-    """A target raised on a legal call."""
-
-
-class Unsupported(Exception):
-    """A target does not claim the capability that a case needs."""
-
-
-class NotJudged(Exception):
-    """This machine cannot run the target, or the target on this case."""
-
-
-@dataclass
-class Count:
-    """How much was compared."""
-
-    cases: int = 0
-    rows: int = 0
-    elements: int = 0
-
-    def add(self, rows: int, elements: int, cases: int = 1) -> None:
-        """Count what some more cases compared."""
-        PATIENCE.again()
-        self.cases += cases
-        self.rows += rows
-        self.elements += elements
+    case: GatherCase
+    seen: Observation
+    nan: str
+    rows_differ: bool = True
+    whole: bool = True
 
 
 @dataclass
@@ -214,10 +118,10 @@ class Judge:
             lines += mismatch_lines(case, expected, seen, wrong)
         lines += stray_lines(case, seen)
         if lines:
-            diagnose = partial(explain_call, case, seen, self.target.nan, bool(wrong.any()))
+            sighting = GatherSighting(case, seen, self.target.nan, bool(wrong.any()))
             outside = around(seen) | ({"dst written behind its rows"} if behind else set())
             evidence = Evidence(seen.poison.name, {"rows": Pair(expected, written, wrong)}, outside)
-            raise Differs(self.text("differs", lines), diagnose=diagnose, rest=[repr(case)], evidence=evidence)
+            raise Differs(self.text("differs", lines), [repr(case)], evidence, sighting)
 
     def crashed(self, case: object, error: TargetError) -> Crashed:
         """The verdict on a target that raised on a legal case."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.faults.candidates import defects_of, explain_by
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.malformed_changes import Change, contiguous_strides, with_inner_stride_two
 from conformance.memory import Region
 from conformance.merge_cases import INPUTS, LSES
@@ -23,14 +22,15 @@ from conformance.merges import (
     compare,
     look_at_merge,
     regions_of,
-    with_weight,
 )
 from conformance.observe import LeftPending, TargetError
 from conformance.roundings import BINARIES
+from conformance.sighting import Alike
 from conformance.targets.base import MERGE, Target
+from conformance.verdict import Differs
 from fixtures.merge_cases import NARROW, WIDE, MergeCase, place_merge
 from fixtures.placement import POISONS, Placement
-from reference.merging import merge, numbers
+from reference.merging import merge, numbers, with_weight
 
 OTHER_LSES = ("suffix_lse", "output_lse")
 
@@ -170,8 +170,8 @@ def _must_refuse(judge: Judge, malformed: MalformedMerge, case: MergeCase) -> No
     if amiss := ask(judge.target):
         raise Differs(
             judge.text("differs", list(amiss.told)),
-            diagnose=lambda: explain_by(defects_of(MERGE, "merge"), lambda make: ask(make()) == amiss),
-            rest=[repr(case)],
+            [repr(case)],
+            sighting=Alike(MERGE, ("merge",), lambda make: ask(make()) == amiss),
         )
 
 

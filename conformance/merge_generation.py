@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.merges import with_weight
 from conformance.roundings import BINARIES
 from fixtures.merge_cases import Arrangement, MergeCase
-from reference.merging import BF16
+from reference.merging import BF16, with_weight
 from reference.scalars import bf16_from_f32
 
 Array = npt.NDArray[Any]

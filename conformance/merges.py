@@ -5,24 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.evidence import Evidence, Pair, around, merged
 from conformance.explain import outside_lines
 from conformance.explain_merge import lse_lines, output_lines
-from conformance.faults.explanation import Explanation
-from conformance.judge import Differs, Judge, NotJudged
+from conformance.judge import Judge
 from conformance.memory import Region
-from conformance.observe import LeftPending, Observation, TargetError, invoke, settle
+from conformance.observe import LeftPending, Observation, TargetError, around, invoke, settle
 from conformance.roundings import BINARIES
 from conformance.targets.base import MERGE, Target
+from conformance.verdict import Differs, Evidence, NotJudged, Pair
 from fixtures.merge_cases import MergeCase, is_huge, place_merge
 from fixtures.placement import POISONS, ZERO, Placement, Poison
-from reference.merging import counted, numbers
+from reference.merging import merge_attn_states, numbers, with_weight
 
 Array = npt.NDArray[Any]
 Reals = npt.NDArray[np.float64]
@@ -43,9 +41,16 @@ class Interval:
         return ~((self.low <= found) & (found <= self.high))
 
 
-def with_weight(lse: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.bool_]:
-    """Where an LSE gives its partial weight (MERGE-3)."""
-    return ~np.isneginf(counted(lse))
+def merged(case: MergeCase) -> dict[str, Array]:
+    """Return the golden model's output [T, H, D] and lse [H, T], rounded to the types they have."""
+    output = np.zeros(case.shape, case.dtype)
+    lse = np.zeros(case.shape_of("output_lse"), np.float32)
+    prefix, suffix = (
+        [np.ascontiguousarray(array) for array in partial]
+        for partial in ((case.prefix_output, case.prefix_lse), (case.suffix_output, case.suffix_lse))
+    )
+    merge_attn_states(output, prefix[0], prefix[1], suffix[0], suffix[1], lse)
+    return {"output": output, "lse": lse}
 
 
 def expected_output(case: MergeCase) -> Interval:
@@ -86,6 +91,14 @@ class MergeObservation:
     output: Array
     lse: Array | None
     around: Observation
+
+
+@dataclass(frozen=True)
+class MergeSighting:
+    """What the last of several merges, one after the other on the arrays of the first, left."""
+
+    cases: tuple[MergeCase, ...]
+    seen: MergeObservation
 
 
 def patterns(case: MergeCase) -> tuple[Poison, ...]:
@@ -181,7 +194,7 @@ def _bits(numbers: Array) -> Array:
 def compare(judge: Judge, case: MergeCase, seen: MergeObservation, before: Sequence[MergeCase] = ()) -> None:
     """Raise Differs for a number beyond its bound, a stray write or a changed input.
 
-    `before` are the cases that were merged before on the same arrays, which known faults are looked for with.
+    `before` are the cases that were merged before on the same arrays.
     """
     lines: list[str] = []
     output, found = expected_output(case), {"output": seen.output}
@@ -199,16 +212,10 @@ def compare(judge: Judge, case: MergeCase, seen: MergeObservation, before: Seque
         pairs = {name: Pair(right[name], found[name], misses[name]) for name in found}
         raise Differs(
             judge.text("differs", lines),
-            diagnose=partial(_explain, [*before, case], seen),
-            rest=[repr(case)],
-            evidence=Evidence(seen.around.poison.name, pairs, around(seen.around)),
+            [repr(case)],
+            Evidence(seen.around.poison.name, pairs, around(seen.around)),
+            MergeSighting((*before, case), seen),
         )
-
-
-def _explain(cases: Sequence[MergeCase], seen: MergeObservation) -> list[Explanation]:
-    from conformance.faults.merge_diagnosis import explain_merge  # which needs this module
-
-    return explain_merge(cases, seen)
 
 
 @dataclass(frozen=True)

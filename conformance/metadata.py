@@ -9,9 +9,10 @@ from operator import index
 from typing import Any
 
 from conformance.answers import Question, judge_answers, members, refuses, truth
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.metadata_rules import Asked, Fields, Seen, told, violations
 from conformance.targets.base import PLAN_DCP, PLAN_METADATA
+from conformance.verdict import Differs
 from reference.context_metadata import build_mla_chunked_context_metadata
 from reference.shards import Sharding
 
@@ -90,8 +91,8 @@ def must_refuse(judge: Judge, case: MetadataCase) -> None:
     if refused:
         return
     lines = [f"PLAN-11: {case.workspace_rows} rows were accepted, the alignment is {case.alignment}"]
-    diagnose = METADATA.explaining([case], 0, METADATA.reply(case, answer))
-    raise Differs(judge.text("differs", [*lines, f"got {answer!r:.300}"]), diagnose=diagnose, rest=[repr(case)])
+    sighting = METADATA.sighting([case], 0, METADATA.reply(case, answer))
+    raise Differs(judge.text("differs", [*lines, f"got {answer!r:.300}"]), [repr(case)], sighting=sighting)
 
 
 def golden(case: MetadataCase) -> Any:

@@ -53,6 +53,15 @@ class Observation:
     changed: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
 
 
+def around(seen: Observation) -> frozenset[str]:
+    """Return what a call did to memory that it may not write, a line for each array and side of it."""
+    return frozenset(
+        f"{name} written {'before' if place < 0 else 'between or behind'} its elements"
+        for name, places in seen.strays.items()
+        for place in places
+    ) | {f"{name} overwritten" for name in seen.changed}
+
+
 def patterns(case: GatherCase) -> tuple[Poison, ...]:
     """The poisons under which a case is run."""
     return (ZERO,) if is_huge(case) else POISONS

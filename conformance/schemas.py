@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.judge import Differs, Judge, Unsupported
+from conformance.judge import Judge
+from conformance.verdict import Differs, Unsupported
 
 _OF_REQUESTS = ("src_cache", "dst", "block_table", "workspace_starts", "batch_size")
 OF_THE_CALL = {

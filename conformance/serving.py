@@ -5,18 +5,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 from conformance.answers import LET_THROUGH
 from conformance.contexts import Context, DispatchCase, GatherCall, batches
-from conformance.faults.candidates import Agrees, Make, defects_of, explain_by
-from conformance.faults.explanation import Explanation
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.judge import Judge
 from conformance.observe import TargetError
+from conformance.sighting import Alike, Make
 from conformance.startups import RIGHT, RULES
 from conformance.targets.base import SERVE_DISPATCH, SERVE_STARTUP
+from conformance.verdict import Crashed, Differs, NotJudged, Unsupported
 from reference.chunks import Chunk
 from reference.serving import GATHERS, GENERIC_GATHER, Refusal, Serving, gathers_for, refusals
 
@@ -93,12 +92,8 @@ def _differs(
         other = make().context_gathers(site, kv_cache_dtype, case)
         return _deeds(site, case, other) == _deeds(site, case, calls)
 
-    diagnose = partial(_explain, SERVE_DISPATCH, agrees)
-    return Differs(judge.text("differs", lines), diagnose=diagnose, rest=[_asked(site, case, kv_cache_dtype)])
-
-
-def _explain(capability: str, agrees: Agrees) -> list[Explanation]:
-    return explain_by(defects_of(capability, "serve"), agrees)
+    sighting = Alike(SERVE_DISPATCH, ("serve",), agrees)
+    return Differs(judge.text("differs", lines), [_asked(site, case, kv_cache_dtype)], sighting=sighting)
 
 
 def _deeds(site: str, case: Context, calls: Sequence[GatherCall] | None) -> list[Any] | None:
@@ -235,8 +230,8 @@ def judge_start(judge: Judge, config: Serving) -> None:
 
 def _starts_otherwise(judge: Judge, lines: list[str], config: Serving, alike: Callable[[str | None], bool]) -> Differs:
     """`alike` says whether a fault's message, or None, is as the one observed; of a refusal for no reason any is."""
-    diagnose = partial(_explain, SERVE_STARTUP, lambda make: alike(refused(Judge(make()), config)))
-    return Differs(judge.text("differs", lines), diagnose=diagnose, rest=[_configured(config)])
+    sighting = Alike(SERVE_STARTUP, ("serve",), lambda make: alike(refused(Judge(make()), config)))
+    return Differs(judge.text("differs", lines), [_configured(config)], sighting=sighting)
 
 
 def refused(judge: Judge, config: Serving) -> str | None:

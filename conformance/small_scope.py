@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from conformance.generation import Geometry, realize
 from conformance.generics import over
-from conformance.judge import Differs, Judge, NotJudged
+from conformance.judge import Judge
 from conformance.memory import Region
 from conformance.observe import TargetError, call, look, wrong_elements
+from conformance.verdict import Differs, NotJudged
 from fixtures.cases import GatherCase, packed_starts
 from fixtures.placement import POISONS, Placement, place, signature
 from reference.paging import row_sources

@@ -10,8 +10,9 @@ from operator import index
 from typing import Any, Literal
 
 from conformance.answers import Question, judge_answers
-from conformance.judge import Crashed, Judge, Unsupported
+from conformance.judge import Judge
 from conformance.targets.base import PLAN_WORKSPACE
+from conformance.verdict import Crashed, Unsupported
 from reference.shards import Sharding
 from reference.workspace import determine_chunked_prefill_workspace_size
 

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
 
-from conformance.evidence import Evidence, Pair, around
 from conformance.explain import outside_lines
-from conformance.explain_write import fault_lines, mismatch_lines
-from conformance.faults.explanation import NotLookedInto
-from conformance.faults.write_diagnosis import explain_write
-from conformance.judge import Differs, Judge, NotJudged
-from conformance.observe import Observation, TargetError, invoke, look, settle
+from conformance.explain_write import mismatch_lines
+from conformance.judge import Judge
+from conformance.observe import Observation, TargetError, around, invoke, look, settle
 from conformance.targets.base import WRITES, Target
+from conformance.verdict import Differs, Evidence, NotJudged, Pair
 from conformance.write_generation import Slots, realize
 from fixtures.placement import POISONS, ZERO, Placement, Poison
 from fixtures.write_cases import WriteCase, is_huge, place_write
+from reference.profiles import Profile
+
+
+@dataclass(frozen=True)
+class WriteSighting:
+    """What the last of several writes, one after the other on the arrays of the first, left; `recipe` is declared.
+
+    `alone` says whether one call wrote all that is seen, so that the recipe by which it was written can be found.
+    """
+
+    cases: tuple[WriteCase, ...]
+    seen: Observation
+    recipe: Profile
+    alone: bool = True
 
 
 def judge_write(judge: Judge, case: WriteCase) -> None:
@@ -55,45 +66,18 @@ def compare(judge: Judge, case: WriteCase, seen: Observation) -> None:
     """Raise Differs for a wrong byte, a byte that was not to change, a stray write or a changed input."""
     expected = case.written(seen.poison, judge.target.profile)
     if (expected != seen.dst).any() or seen.strays or seen.changed:
-        raise WriteDiffers(judge, case, expected, seen)
+        raise _differs(judge, case, expected, seen)
 
 
-class WriteDiffers(Differs):
-    """A writer's difference, told when somebody asks, since shrinking a random case goes through many of them."""
+def _differs(judge: Judge, case: WriteCase, expected: npt.NDArray[Any], seen: Observation) -> Differs:
+    recipe = judge.target.profile
 
-    def __init__(self, judge: Judge, case: WriteCase, expected: npt.NDArray[Any], seen: Observation) -> None:
-        """`expected` is the golden model's image of the cache."""
-        AssertionError.__init__(self)
-        self.judge, self.case, self.expected, self.seen = judge, case, expected, seen
-        self.evidence = Evidence(seen.poison.name, {"cache": Pair(expected, seen.dst)}, around(seen))
+    def text() -> str:
+        lines = mismatch_lines(case, expected, seen.dst, seen.poison) if (expected != seen.dst).any() else []
+        return judge.text("differs", [*lines, *outside_lines(seen)])
 
-    def __str__(self) -> str:
-        """See Differs."""
-        return self._told[0]
-
-    @property
-    def explained_by(self) -> tuple[str, ...]:
-        """See Differs."""
-        return self._told[1]
-
-    @cached_property
-    def _told(self) -> tuple[str, tuple[str, ...]]:
-        case, seen, profile = self.case, self.seen, self.judge.target.profile
-        lines = []
-        if (self.expected != seen.dst).any():
-            lines = mismatch_lines(case, self.expected, seen.dst, seen.poison)
-        lines += outside_lines(seen)
-        try:
-            found = explain_write([case], seen, profile)
-            lines += fault_lines(found)
-        except NotLookedInto as reason:
-            found = []
-            lines.append(str(reason))
-        except Exception as error:  # see Differs
-            found = []
-            lines.append(f"the search for faults failed: {type(error).__name__}: {error}")
-        lines.append(f"declared profile {profile.name}; {case!r}")
-        return self.judge.text("differs", lines), tuple(fault.name for fault in found)
+    evidence = Evidence(seen.poison.name, {"cache": Pair(expected, seen.dst)}, around(seen))
+    return Differs(text, [f"declared profile {recipe.name}; {case!r}"], evidence, WriteSighting((case,), seen, recipe))
 
 
 def must_write_anew(judge: Judge, kv_cache_dtype: str) -> None:
@@ -121,10 +105,9 @@ def must_write_anew(judge: Judge, kv_cache_dtype: str) -> None:
         found = memory.read(regions["kv_cache"])
         if (found != expected).any():
             left = look(judge.target, regions, poison, output="kv_cache")
-            faults = explain_write(made, left, judge.target.profile)
             said = f"a write after other ones, and the golden model: {(found != expected).sum():,} elements differ"
-            lines = [said, *fault_lines(faults), repr(case)]
-            raise Differs(judge.text("differs", lines), [fault.name for fault in faults])
+            sighting = WriteSighting(tuple(made), left, judge.target.profile, alone=False)
+            raise Differs(judge.text("differs", [said]), [repr(case)], sighting=sighting)
         judge.count.add(case.tokens, found.size)
 
 

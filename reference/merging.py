@@ -45,6 +45,11 @@ def counted(lse: Reals) -> Reals:
     return np.where(np.isposinf(lse), -np.inf, lse).astype(lse.dtype)
 
 
+def with_weight(lse: Reals) -> npt.NDArray[np.bool_]:
+    """Return where an LSE gives its partial weight, bool of its shape (MERGE-3)."""
+    return ~np.isneginf(counted(lse))
+
+
 def numbers(output: Array) -> npt.NDArray[np.float64]:
     """Return the numbers of an array as float64 of the same shape, exactly. The dtype must be one of OUTPUTS."""
     return (f32_from_bf16(output) if output.dtype == BF16 else output).astype(np.float64)

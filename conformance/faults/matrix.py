@@ -20,8 +20,8 @@ from conformance.faults.all_mutants import Kept
 from conformance.faults.defect import PARTS, Defect
 from conformance.machine import cpus, share_threads
 from conformance.marked import tests_by_clause
-from conformance.reports.verdicts import CRASHED, DIFFERS
 from conformance.spec import SPEC
+from conformance.verdict import CRASHED, DIFFERS
 
 PATIENCE, ENOUGH = 120, 8
 """After how many seconds the run of a mutant is taken to hang, and how many failures are then enough."""

@@ -6,7 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from conformance.identify.traits import (
+from conformance.judge import Judge
+from conformance.targets.base import WRITE_FP8, Target
+from conformance.write_cases import latent_rows, tiles_of_fp8_ds_mla
+from conformance.write_generation import ROPE, Slots, case_of, every_amax, every_pair, every_rope, realize
+from conformance.write_traits import (
     SCALES,
     STANDARD_ORDER,
     Order,
@@ -16,10 +20,6 @@ from conformance.identify.traits import (
     nearest_named,
     records_of,
 )
-from conformance.judge import Judge
-from conformance.targets.base import WRITE_FP8, Target
-from conformance.write_cases import latent_rows, tiles_of_fp8_ds_mla
-from conformance.write_generation import ROPE, Slots, case_of, every_amax, every_pair, every_rope, realize
 from conformance.writes import observe_write
 from fixtures.placement import POISONS
 from fixtures.write_cases import WriteCase

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from conformance.identify.probe import Identity, identify, tile_of
-from conformance.identify.traits import of_profile
-from conformance.judge import Crashed, Judge, NotJudged, Unsupported
+from conformance.judge import Judge
 from conformance.targets.base import WRITE_FP8, WRITE_NVFP4, Target
+from conformance.verdict import Crashed, NotJudged, Unsupported
+from conformance.write_traits import of_profile
 
 IDENTIFIED, CONTRADICTED, CANNOT_BE_JUDGED = 0, 1, 125
 

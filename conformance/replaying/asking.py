@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import conformance.stored_cases  # noqa: F401  registers kinds of cases
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.judge import Judge
 from conformance.replaying.questions import ask_of
 from conformance.targets.base import Target
+from conformance.verdict import Crashed, Differs, NotJudged, Unsupported
 from fixtures.store import Fixture
 
 

@@ -11,13 +11,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.diagnosis.engine import diagnose, in_full
+from conformance.judge import Judge
 from conformance.observe import lost_context
 from conformance.replaying.asking import with_evidence
 from conformance.replaying.failure_kind import does_the_same, kind_of, models_of
 from conformance.replaying.questions import ask_of, may_shrink
 from conformance.shrinking import shrink
 from conformance.targets.base import Target
+from conformance.verdict import Crashed, Differs, NotJudged, Unsupported
 from fixtures.store import BadFixture, Fixture, clause_in, first_clause, load, name_of, save
 
 PENDING = "pending-"
@@ -77,8 +79,8 @@ class Dumps:
             **self._about(judge, test, target),
             "question": question,
             "verdict": verdict,
-            "message": str(error)[:MOST_TEXT],
-            "explained_by": list(getattr(error, "explained_by", ())),
+            "message": in_full(error)[:MOST_TEXT],
+            "explained_by": list(diagnose(error).explained_by),
             "alone": case is not None and bool(judge.target.lost or _failure(judge, question, case)),
         }
         fixture = with_evidence(Fixture(case, about=about), error)
@@ -112,7 +114,7 @@ class Dumps:
         small = path.with_name(f"{path.stem}-small.safetensors")
         error = _failure(judge, question, case)
         # So small a case is explained by faults that the whole is not: those stay as they were.
-        about = {**fixture.about, "message": _without_faults(error)[:MOST_TEXT], "shrunk_from": path.name}
+        about = {**fixture.about, "message": _without_rest(error)[:MOST_TEXT], "shrunk_from": path.name}
         size = _try_to_save(with_evidence(Fixture(case, about=about), error), small)
         return [f"smaller  {small} ({size}): {case!r:.200}"] if size else []
 
@@ -187,8 +189,8 @@ def _failure(judge: Judge, question: str, case: Any) -> Exception | None:
     return None
 
 
-def _without_faults(error: Exception | None) -> str:
-    return str(error.args[0]) if error and error.args else str(error)
+def _without_rest(error: Exception | None) -> str:
+    return error.text if isinstance(error, Differs) else str(error)
 
 
 def _receipt(target: Target) -> dict[str, Any]:

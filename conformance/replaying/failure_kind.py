@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from conformance.evidence import Evidence, Pair
+from conformance.diagnosis.engine import diagnose
 from conformance.faults.defects import DEFECTS
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.observe import TargetError
 from conformance.replaying.questions import ask_of
 from conformance.targets.base import Target
+from conformance.verdict import Crashed, Differs, Evidence, Pair
 from fixtures.cases import GatherCase
 from fixtures.merge_cases import MergeCase
 from fixtures.placement import POISONS, ZERO
@@ -67,7 +68,7 @@ def is_empty(case: Any) -> bool:
 
 def models_of(judge: Judge, question: str, case: Any, error: Exception) -> list[Callable[[], Target]]:
     """Return the faults that explain a failure exactly and that, asked the same question, do the same."""
-    named = [DEFECTS[name].target for name in getattr(error, "explained_by", ()) if name in DEFECTS]
+    named = [DEFECTS[name].target for name in diagnose(error).explained_by if name in DEFECTS]
     return [make for make in named[:MOST_FAULTS] if does_the_same(make, judge, question, case, error)]
 
 
@@ -146,7 +147,7 @@ def _said(error: Differs) -> frozenset[str]:
 
 def _lines(error: Exception) -> str:
     """Return the lines below the heading, which names the target."""
-    return str(error.args[0] if error.args else error).partition("\n")[2]
+    return (error.text if isinstance(error, Differs) else str(error)).partition("\n")[2]
 
 
 def _raised(error: Exception) -> str:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from conformance.diagnosis.engine import in_full
 from conformance.replaying.asking import CannotAsk, failure
 from conformance.replaying.today import changes
 from conformance.spec import SPEC
@@ -40,7 +41,7 @@ def replay(path: Path, target: str | None, tell: Tell) -> int:
         tell(f"{path}: {reason}")
         return CANNOT
     if error:
-        tell(f"{path}: {error}")
+        tell(f"{path}: {in_full(error)}")
         return DIFFERS
     tell(f"{path}: conforms on target {found.name} ({found.describe()})")
     return CONFORMS

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.evidence import merged
 from conformance.judge import expected_rows
+from conformance.merges import merged
 from fixtures.cases import GatherCase
 from fixtures.merge_cases import MergeCase
 from fixtures.placement import POISONS, ZERO

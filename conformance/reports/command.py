@@ -10,7 +10,8 @@ from conformance.reports.reading import Json, NoReport, file_of, read
 from conformance.reports.report import declarations_line, target_line, write_report
 from conformance.reports.selection import some
 from conformance.reports.shards import Part
-from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED
+from conformance.reports.verdicts import BY_SEVERITY, EXIT_NOT_JUDGED
+from conformance.verdict import CONFORMS, CRASHED, DIFFERS
 
 EXIT_CODES = {CONFORMS: 0, DIFFERS: 1, CRASHED: 1}
 """The exit codes by verdict. The other verdicts give EXIT_NOT_JUDGED."""

@@ -11,16 +11,9 @@ from typing import Any
 from conformance.reports import receipts
 from conformance.reports.receipts import Account
 from conformance.reports.selection import Selection, Shard, some
-from conformance.reports.verdicts import (
-    CONFORMS,
-    CRASHED,
-    DIFFERS,
-    EXIT_NOT_JUDGED,
-    NOT_JUDGED,
-    Outcome,
-    worst,
-)
+from conformance.reports.verdicts import EXIT_NOT_JUDGED, Outcome, worst
 from conformance.reports.waivers import COVERABLE, RECEIPT, Waiver
+from conformance.verdict import CONFORMS, CRASHED, DIFFERS, NOT_JUDGED
 
 OVERSTEPS = "lets nothing stand that differs or crashed, as some of its tests did"
 

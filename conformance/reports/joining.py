@@ -12,9 +12,10 @@ from conformance.reports.gate import OVERSTEPS
 from conformance.reports.reading import Json
 from conformance.reports.report import COUNTS, SCHEMA
 from conformance.reports.shards import Part, amiss, waiver_of
-from conformance.reports.verdicts import CONFORMS, CRASHED, DIFFERS, NOT_JUDGED, worst
+from conformance.reports.verdicts import worst
 from conformance.reports.waivers import RECEIPT
 from conformance.spec import clauses
+from conformance.verdict import CONFORMS, CRASHED, DIFFERS, NOT_JUDGED
 
 UNKNOWN: Json = {
     "seed": None,

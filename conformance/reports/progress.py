@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, DIFFERS
+from conformance.reports.verdicts import BY_SEVERITY
+from conformance.verdict import CONFORMS, DIFFERS
 
 ENOUGH_SECONDS = 2.0
 """The time, in seconds, before a pace is shown."""

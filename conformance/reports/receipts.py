@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.reports.verdicts import CRASHED, Outcome
+from conformance.reports.verdicts import Outcome
+from conformance.verdict import CRASHED
 
 ARCHITECTURE = re.compile(r"sm_\d+")
 

@@ -11,8 +11,9 @@ from typing import Any
 from conformance.reports.campaign_report import campaign_in_markdown
 from conformance.reports.gate import Gate
 from conformance.reports.receipts import Account, merged
-from conformance.reports.verdicts import CONFORMS, Outcome
+from conformance.reports.verdicts import Outcome
 from conformance.spec import clauses
+from conformance.verdict import CONFORMS
 
 SCHEMA = 1
 COUNTS = ("cases", "rows", "elements")

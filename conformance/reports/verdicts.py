@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
-
-CONFORMS, DIFFERS, UNSUPPORTED, NOT_JUDGED, CRASHED = "conforms", "differs", "unsupported", "not judged", "crashed"
+from conformance.verdict import CONFORMS, CRASHED, DIFFERS, NOT_JUDGED, UNSUPPORTED
 
 # The worst comes first: of several outcomes for one clause it is the one that counts.
 BY_SEVERITY = (CRASHED, DIFFERS, UNSUPPORTED, NOT_JUDGED, CONFORMS)

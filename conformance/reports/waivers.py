@@ -9,8 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from conformance.reports.verdicts import NOT_JUDGED, UNSUPPORTED, Outcome
+from conformance.reports.verdicts import Outcome
 from conformance.spec import clauses
+from conformance.verdict import NOT_JUDGED, UNSUPPORTED
 
 FILE = "waivers.toml"
 RECEIPT = "receipt"

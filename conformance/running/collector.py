@@ -13,13 +13,14 @@ from conformance.bindings import clauses_binding, runs_not_binding
 from conformance.reports.receipts import Account
 from conformance.reports.report import as_json, declarations_line, target_line, write
 from conformance.reports.selection import Selection
-from conformance.reports.verdicts import CRASHED, Outcome
+from conformance.reports.verdicts import Outcome
 from conformance.reports.waivers import RECEIPT
 from conformance.running.accounts import accounts
 from conformance.running.keeping import left_behind
 from conformance.running.selecting import GATE_FOLDER, SELECTION
 from conformance.running.session import GATE, targets_of, where
 from conformance.spec import SPEC, in_short
+from conformance.verdict import CRASHED
 
 
 class Collector:

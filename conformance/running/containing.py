@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from conformance.patience import PATIENCE
-from conformance.reports.verdicts import CRASHED, DIFFERS, EXIT_NOT_JUDGED
+from conformance.reports.verdicts import EXIT_NOT_JUDGED
 from conformance.running.accounts import accounts
 from conformance.running.endings import how_it_ended
 from conformance.running.selecting import GATE_FOLDER, clauses_of, judges
 from conformance.running.session import GATE, targets_of
 from conformance.targets.base import Target
+from conformance.verdict import CRASHED, DIFFERS
 
 SECONDS = 300.0
 """The default time limit of a case, in seconds."""

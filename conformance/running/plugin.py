@@ -9,14 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance.judge import MOST_SECONDS, SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.diagnosis.budget import MOST_SECONDS, SEARCHES
+from conformance.diagnosis.engine import diagnose, in_full
+from conformance.judge import Judge
 from conformance.observe import lost_context
 from conformance.profiles import PROFILES, Profile, derived_seed
 from conformance.raised import told, writable
 from conformance.remarks import remarks
 from conformance.reports.gate import Gate
 from conformance.reports.report import write
-from conformance.reports.verdicts import CONFORMS, CRASHED, DIFFERS, EXIT_NOT_JUDGED, NOT_JUDGED, UNSUPPORTED
+from conformance.reports.verdicts import EXIT_NOT_JUDGED
 from conformance.reports.waivers import FILE, BadWaivers, Waiver, read_waivers
 from conformance.running.accounts import Before, accounts, add, begin, since, watch_device
 from conformance.running.collector import Collector
@@ -27,6 +29,17 @@ from conformance.running.selecting import asked_of, clauses_of, judges
 from conformance.running.session import GATE, targets_of, use_exact_memory, where, worker_id
 from conformance.targets.base import Target
 from conformance.targets.taken import Unusable
+from conformance.verdict import (
+    CONFORMS,
+    CRASHED,
+    DIFFERS,
+    NOT_JUDGED,
+    UNSUPPORTED,
+    Crashed,
+    Differs,
+    NotJudged,
+    Unsupported,
+)
 
 JUDGE, BEFORE = pytest.StashKey[Judge](), pytest.StashKey[Before]()
 
@@ -233,7 +246,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if judged and isinstance(error, Differs | Crashed):
         fixture, more = kept(judged, item, verdict, error)
         lines += more
-        report.longrepr = writable("\n  ".join([str(error), *lines]))
+        report.longrepr = writable("\n  ".join([in_full(error), *lines]))
     if judged:
         if isinstance(error, Differs) and judged.asked:
             judged.count.add(0, 0)  # the case that differs was compared
@@ -245,8 +258,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "target": item.callspec.params["target"],  # type: ignore[attr-defined]
         "clauses": clauses_of(item),
         "verdict": verdict,
-        "message": "" if error is None else writable("\n  ".join([str(error), *lines])),
-        "explained_by": getattr(error, "explained_by", ()),
+        "message": "" if error is None else writable("\n  ".join([in_full(error), *lines])),
+        "explained_by": diagnose(error).explained_by,
         "fixture": fixture,
         "worker": worker_id(item.config),
         "calls": calls,

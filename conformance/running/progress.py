@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from conformance.reports.progress import Progress
-from conformance.reports.verdicts import CONFORMS, CRASHED, DIFFERS, Outcome
+from conformance.reports.verdicts import Outcome
 from conformance.running.session import GATE
+from conformance.verdict import CONFORMS, CRASHED, DIFFERS
 
 GATE_TESTS = "conformance/gate/"
 REWRITTEN_EVERY, WRITTEN_EVERY = 0.25, 30.0

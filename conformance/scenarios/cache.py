@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.generation import Random
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.memory import Region
 from conformance.observe import TargetError, invoke, look, settle
 from conformance.scenarios.golden import SCALE
 from conformance.scenarios.scenario import Scenario
 from conformance.targets.base import GATHER_GENERIC, GATHERS, WRITES
+from conformance.verdict import Differs
 from fixtures.placement import POISONS, placement
 from reference.reading import Records
 from reference.scalars import Bf16Bits

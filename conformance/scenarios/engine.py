@@ -14,7 +14,7 @@ import numpy.typing as npt
 from conformance import workspaces
 from conformance.answers import answer_of, reading
 from conformance.generation import Random
-from conformance.judge import Differs, Judge, Unsupported
+from conformance.judge import Judge
 from conformance.metadata import METADATA, MetadataCase, differences, golden, seen_in
 from conformance.metadata_rules import Fields
 from conformance.scenarios.attention import attend
@@ -24,6 +24,7 @@ from conformance.scenarios.golden import alone
 from conformance.scenarios.scenario import Scenario
 from conformance.scenarios.scheduler import Happened, Piece, Scheduler, Step
 from conformance.targets.base import PLAN_METADATA, PLAN_WORKSPACE
+from conformance.verdict import Differs, Unsupported
 from conformance.workspaces import WorkspaceCase
 
 

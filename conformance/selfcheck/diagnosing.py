@@ -10,13 +10,13 @@ from conformance import cases as gather_cases
 from conformance import context_cases as contexts
 from conformance import merge_cases as merges
 from conformance.attend_calls import judge_attend, judge_one_after_the_other
+from conformance.diagnosis.candidates import defects_of
 from conformance.faults.around import Around
-from conformance.faults.candidates import defects_of
 from conformance.faults.defect import Defect
 from conformance.gate import test_attend as attend_gate
 from conformance.gate import test_metadata as metadata_gate
 from conformance.gate import test_plan as plan_gate
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.judge import Judge
 from conformance.merge_calls import MALFORMED, must_merge_anew, must_refuse_merge
 from conformance.merge_generation import mixed
 from conformance.merges import judge_merge
@@ -34,6 +34,7 @@ from conformance.targets.base import (
     SERVE_STARTUP,
     Target,
 )
+from conformance.verdict import Crashed, Differs, NotJudged, Unsupported
 from conformance.workspaces import WorkspaceCase, judge_workspace
 
 Ask = Callable[[Judge], Any]

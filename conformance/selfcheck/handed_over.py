@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.judge import Differs, NotJudged, Unsupported
 from conformance.targets.base import GATHER, OPERATORS, Target
 from conformance.targets.models import NumpyTarget, TorchTarget
 from conformance.targets.taken import ATTRIBUTES
+from conformance.verdict import Differs, NotJudged, Unsupported
 
 GATHER_OPERATOR = OPERATORS[GATHER]
 

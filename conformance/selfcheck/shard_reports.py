@@ -9,8 +9,9 @@ from conformance.reports.gate import Gate
 from conformance.reports.receipts import Account
 from conformance.reports.report import as_json
 from conformance.reports.selection import Selection, Shard
-from conformance.reports.verdicts import CONFORMS, DIFFERS, UNSUPPORTED, Outcome
+from conformance.reports.verdicts import Outcome
 from conformance.reports.waivers import Waiver
+from conformance.verdict import CONFORMS, DIFFERS, UNSUPPORTED
 
 WAIVERS = (
     Waiver(1, "WRITE", "numpy", "not written yet", "https://example.org/1", date(2099, 1, 31)),

@@ -15,9 +15,10 @@ from conformance.faults.defects import find_defect
 from conformance.faults.loop import Loop, right_rows
 from conformance.faults.loops import DEFECTS
 from conformance.gate.test_attend import OWN_LOOPS
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.selfcheck.bf16_loops import BF16, attend_with_a_sum_of_rounded_weights
 from conformance.selfcheck.meddling import Call, Meddling, write_behind
+from conformance.verdict import Crashed, Differs
 from fixtures.context_cases import ContextCase
 from reference import context
 from reference.shards import interleaved

@@ -6,9 +6,9 @@ import pytest
 from rich.console import Console
 
 from conformance.bench.plans import LONGEST, REQUESTS, batch, bench_plans, show
-from conformance.judge import Differs
 from conformance.selfcheck.running import run
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Differs
 from reference.chunks import plan_mla_context_chunks
 
 

@@ -4,9 +4,10 @@ import pytest
 
 from conformance.faults.defects import DEFECTS
 from conformance.faults.planners import FaultyPlanner, a_plan
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.plan_rules import violations
 from conformance.plans import PlanCase, judge_plan, small_scope
+from conformance.verdict import Differs
 from reference.chunks import plan_mla_context_chunks
 
 REDUCED = {1: 12, 2: 9, 3: 5, 4: 3}

@@ -13,9 +13,10 @@ from conformance import device, device_sizes, pending
 from conformance.calls import MALFORMED
 from conformance.faults import devices as meddling
 from conformance.faults.mutants import TUNED, Mutant
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.selfcheck.running import ROOT, gate
 from conformance.targets.kernels import CudaTarget, why_no_device
+from conformance.verdict import Crashed, Differs
 
 pytestmark = pytest.mark.skipif(why_no_device() is not None, reason=f"no GPU: {why_no_device()}")
 

@@ -11,10 +11,11 @@ import pytest
 
 from conformance import device, device_setup
 from conformance.device_operations import OPERATIONS, Operation
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.memory import ArrayMemory
 from conformance.targets.kernels import HostTarget
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Differs
 
 
 class Stream:

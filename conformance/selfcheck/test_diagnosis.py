@@ -8,16 +8,18 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from conformance.faults import diagnosis
+from conformance.diagnosis import budget
+from conformance.diagnosis.budget import NotLookedInto
+from conformance.diagnosis.engine import diagnose
+from conformance.diagnosis.gather_rows import explain
 from conformance.faults.catalogue import FAULTS, Fault
-from conformance.faults.diagnosis import explain
-from conformance.faults.explanation import NotLookedInto
 from conformance.faults.gathers import FaultyGather
 from conformance.faults.steps import in_memory
 from conformance.generation import Geometry, realize
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.observe import Observation
 from conformance.twins import as_twin
+from conformance.verdict import Differs
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS
 from reference.scalars import Bf16Bits
@@ -58,12 +60,15 @@ def judged(fault: Fault) -> Differs:
 
 @pytest.mark.parametrize("name", ["starts-ignored", "scales-unpermuted", "scale-nan-is-448", "last-row-not-written"])
 def test_a_fault_of_a_target_whose_nan_is_any_is_named(name: str) -> None:
-    assert judged(named(name)).explained_by == (name,)
+    assert diagnose(judged(named(name))).explained_by == (name,)
 
 
 def test_two_faults_of_a_target_whose_nan_is_any_are_named() -> None:
     both = named("start-of-request-0").gather.with_steps_of(named("nibbles-swapped").gather)
-    assert "nibbles-swapped + start-of-request-0" in judged(replace(named("nibbles-swapped"), gather=both)).explained_by
+    assert (
+        "nibbles-swapped + start-of-request-0"
+        in diagnose(judged(replace(named("nibbles-swapped"), gather=both))).explained_by
+    )
 
 
 def test_another_nan_is_a_difference_that_counts_where_nan_is_canonical() -> None:
@@ -88,8 +93,8 @@ def test_another_nan_is_a_difference_that_counts_where_bits_are_copied() -> None
 def time_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by a second with each look at it."""
     clock = count()
-    monkeypatch.setattr(diagnosis, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(diagnosis, "SECONDS", 3)
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(budget, "SECONDS", 3)
 
 
 @pytest.mark.usefixtures("time_for_two")

@@ -11,16 +11,19 @@ import pytest
 from conformance import cases as gather_cases
 from conformance import context_cases as contexts
 from conformance.attend_calls import judge_attend
-from conformance.attending import explain_gathers, gather_of, must_attend_to_its_context
+from conformance.attending import gather_of, must_attend_to_its_context, sighting_of
 from conformance.context_generation import realize
-from conformance.faults import candidates, loop_steps, merge_diagnosis
+from conformance.diagnosis import budget, candidates
+from conformance.diagnosis import merge as merge_search
+from conformance.diagnosis.engine import diagnose, in_full
+from conformance.diagnosis.loop import explain_loop
+from conformance.diagnosis.merge import explain_merge
+from conformance.faults import loop_steps
 from conformance.faults.around import Arguments, Around, Proceed, allocation
 from conformance.faults.builders import FaultyBuilder, setting
 from conformance.faults.defects import find_defect
 from conformance.faults.loop import Loop
-from conformance.faults.loop_diagnosis import explain_loop
 from conformance.faults.loops import of_steps
-from conformance.faults.merge_diagnosis import explain_merge
 from conformance.faults.planners import FaultyPlanner, at_most
 from conformance.faults.servers import Changed
 from conformance.faults.startups import Starting, never, saying, wherever
@@ -63,7 +66,7 @@ from reference.profiles import DEFAULT
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is found must not depend on what else a machine does."""
-    monkeypatch.setattr(candidates, "SECONDS", 60.0)
+    monkeypatch.setattr(budget, "SECONDS", 60.0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -73,7 +76,7 @@ def test_faults_chosen_at_random_are_named_from_what_they_did_alone(family: str)
     for defect in Random(7).sample(defects, len(defects)):
         found = [] if ELSEWHERE.search(defect.name) else differences(defect.target(), asks, 4)
         if found:
-            named = set.intersection(*(set(error.explained_by) for error in found))
+            named = set.intersection(*(set(diagnose(error).explained_by) for error in found))
             assert defect.name in named and len(named) <= 3, defect.name
             left -= 1
         if not left:
@@ -90,7 +93,7 @@ def test_faults_chosen_at_random_are_named_from_what_they_did_alone(family: str)
     ],
 )
 def test_what_a_target_remembers_is_named_from_the_calls_that_show_it(name: str, ask: Ask) -> None:
-    assert [error.explained_by for error in differences(find_defect(name).target(), [ask])] == [(name,)]
+    assert [diagnose(error).explained_by for error in differences(find_defect(name).target(), [ask])] == [(name,)]
 
 
 class WithLargerWeights(Stepwise):
@@ -150,14 +153,14 @@ UNKNOWN: dict[str, tuple[Callable[[], Target], Callable[[], list[Ask]]]] = {
 def test_what_no_known_fault_does_is_explained_by_none(name: str) -> None:
     target, asked = UNKNOWN[name]
     (error,) = differences(target(), asked())
-    assert error.explained_by == () and "no known fault explains it" in str(error)
+    assert diagnose(error).explained_by == () and "no known fault explains it" in in_full(error)
 
 
 def test_two_faults_of_a_merge_at_a_time_are_named_as_a_pair() -> None:
     first, second = find_defect("merge-weights-swapped"), find_defect("merge-last-element-left")
     both = type("Both", (type(first.target()), type(second.target())), {})
     (error,) = differences(both(), asks(judge_merge, [mixed(5, 3, 64)]))
-    assert error.explained_by == (f"{first.name} + {second.name}",)
+    assert diagnose(error).explained_by == (f"{first.name} + {second.name}",)
 
 
 @pytest.mark.parametrize("name", ["last-element-left", "plus-infinity-in-the-lse", "weights-of-head-0"])
@@ -166,7 +169,7 @@ def test_a_fault_of_a_merge_that_computes_in_another_way_is_named(right: type[St
     fault = find_defect(f"merge-{name}")
     other = type("Other", (type(fault.target()), right), {})
     (error,) = differences(other(), asks(judge_merge, [mixed(9, 4, 64, "binary32", pairs=EVERY, stale=True)]))
-    assert fault.name in error.explained_by
+    assert fault.name in diagnose(error).explained_by
 
 
 def test_a_write_elsewhere_is_not_taken_for_a_fault_of_a_merge_that_makes_none() -> None:
@@ -190,27 +193,27 @@ def test_a_faulty_loop_that_computes_in_bf16_is_named() -> None:
     loop = Loop(**{**BF16, "merge": loop_steps.average})
     loop.attends_in = "bf16"
     (error,) = differences(loop, asks(judge_attend, [attend_gate.OWN_LOOPS["a continuation beside two others"]]))
-    assert error.explained_by == ("attend-average",)
+    assert diagnose(error).explained_by == ("attend-average",)
 
 
 @pytest.mark.parametrize("name", ["serving-table-overwritten", "serving-next-table-row", "serving-last-row-stale"])
 def test_a_faulty_gather_is_named_from_the_workspaces_of_a_batch(name: str) -> None:
     (error,) = differences(find_defect(name).target(), asks(must_attend_to_its_context, [*contexts.SHARDED.values()]))
-    assert name in error.explained_by
+    assert name in diagnose(error).explained_by
 
 
 def test_what_right_workspaces_lead_to_is_no_fault_of_the_gather() -> None:
     batch, log = realize(contexts.NAMED["one token"], DEFAULT), list[Any]()
     gather = gather_of(Judge(NumpyTarget()), batch, POISONS[0], log)
     gather(batch.case.chunked_context.chunks[0])
-    assert explain_gathers(batch, POISONS[0], log) == []
+    assert candidates.explain_alike(sighting_of(batch, POISONS[0], log)) == []
 
 
 @pytest.mark.parametrize(
     ("module", "name", "least", "says"),
     [
-        (candidates, "SECONDS", -1.0, "of the 0 that"),
-        (merge_diagnosis, "MOST", 100, "known faults are not looked for in calls of this size"),
+        (budget, "SECONDS", -1.0, "of the 0 that"),
+        (merge_search, "MOST", 100, "known faults are not looked for in calls of this size"),
     ],
 )
 def test_what_takes_too_long_or_is_too_large_is_not_looked_into(
@@ -218,12 +221,12 @@ def test_what_takes_too_long_or_is_too_large_is_not_looked_into(
 ) -> None:
     monkeypatch.setattr(module, name, least)
     (error,) = differences(find_defect("merge-weights-swapped").target(), asks(judge_merge, [mixed(5, 3, 64)]))
-    assert error.explained_by == () and says in str(error)
+    assert diagnose(error).explained_by == () and says in in_full(error)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_nothing_is_looked_for_before_somebody_asks(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _, asked, defects = FAMILIES[family]
     monkeypatch.setattr(candidates, "fitting", lambda *given: pytest.fail("looked for"))
-    monkeypatch.setattr(merge_diagnosis, "fitting", candidates.fitting)
+    monkeypatch.setattr(merge_search, "fitting", candidates.fitting)
     assert any(differences(defect.target(), asked()) for defect in defects[:3])

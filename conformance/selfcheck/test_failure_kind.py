@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.evidence import Evidence, Pair
 from conformance.faults.defects import find_defect
 from conformance.generation import Geometry, realize
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.merge_generation import mixed
 from conformance.observe import TargetError
 from conformance.plans import PlanCase
@@ -33,6 +32,7 @@ from conformance.selfcheck.two_defects import (
     raises,
 )
 from conformance.targets.base import Target
+from conformance.verdict import Crashed, Differs, Evidence, Pair
 from conformance.write_extremes import far_of
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write

@@ -19,9 +19,9 @@ from conformance.cases import (
     table_above_two_gib,
     without_starts,
 )
+from conformance.diagnosis.gather_rows import explain
 from conformance.extremes import far_tokens, many_packed_rows, requests_beyond_uint16
 from conformance.faults.catalogue import ALL, FAULTS, Fault
-from conformance.faults.diagnosis import explain
 from conformance.faults.steps import Call, Gather, in_memory
 from conformance.generation import Geometry, realize
 from conformance.generics import every_byte, over, uneven_requests

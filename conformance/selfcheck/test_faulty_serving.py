@@ -7,7 +7,7 @@ import pytest
 from conformance.drawing import for_each
 from conformance.faults.defects import DEFECTS, find_defect
 from conformance.faults.serving import DEFECTS as OF_TARGETS
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.scenarios.catalogue import SCENARIOS
 from conformance.scenarios.engine import serve
 from conformance.scenarios.scenario import Scenario
@@ -16,6 +16,7 @@ from conformance.scenarios.workloads import workloads
 from conformance.selfcheck import faulty_serving
 from conformance.selfcheck.running import gate
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Differs
 
 SHARED = "a system prompt shared, users diverge within its third block"
 COMPOSED = "a prompt of 9 tokens, every composition"

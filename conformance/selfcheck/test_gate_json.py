@@ -21,8 +21,9 @@ from conformance.reports.joining import join
 from conformance.reports.reading import DEEPEST, NoReport, read
 from conformance.reports.report import as_json, as_markdown, write_report
 from conformance.reports.shards import Part
-from conformance.reports.verdicts import CRASHED, DIFFERS, NOT_JUDGED, UNSUPPORTED, Outcome
+from conformance.reports.verdicts import Outcome
 from conformance.selfcheck.shard_reports import OUTCOMES, WAIVERS, outcome, report, shards_of
+from conformance.verdict import CRASHED, DIFFERS, NOT_JUDGED, UNSUPPORTED
 
 SCHEMA = json.loads(reading.SCHEMA_FILE.read_text())
 VALIDATOR = Draft202012Validator(SCHEMA, format_checker=FormatChecker())

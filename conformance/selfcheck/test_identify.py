@@ -8,7 +8,9 @@ from rich.console import Console
 
 from conformance.identify.probe import SCALE_ARGUMENT, identify, probe
 from conformance.identify.report import report
-from conformance.identify.traits import (
+from conformance.selfcheck.running import run
+from conformance.targets.models import NumpyTarget
+from conformance.write_traits import (
     ORDERS,
     STANDARD_ORDER,
     Traits,
@@ -17,8 +19,6 @@ from conformance.identify.traits import (
     of_profile,
     records_of,
 )
-from conformance.selfcheck.running import run
-from conformance.targets.models import NumpyTarget
 from reference.profiles import PROFILES
 from reference.quantize import quantize_nvfp4
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from conformance.reports.campaign import Meter, campaign_as_json
 from conformance.reports.joining import join
 from conformance.reports.shards import Part
-from conformance.reports.verdicts import BY_SEVERITY, CONFORMS, NOT_JUDGED
+from conformance.reports.verdicts import BY_SEVERITY
 from conformance.selfcheck.shard_reports import OUTCOMES, WAIVERS, outcome, report, shards_of
+from conformance.verdict import CONFORMS, NOT_JUDGED
 
 Report = dict[str, Any]
 CAMPAIGN = campaign_as_json(0.5, [Meter(3, 2, 1.25).told("gw0", 400)])

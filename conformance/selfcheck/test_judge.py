@@ -1,19 +1,17 @@
 """The judge sees every way of not conforming; each target here is wrong in one way."""
 
 from collections.abc import Callable
-from typing import NoReturn
 
 import numpy as np
 import pytest
 
-from conformance import judge as judge_module
-from conformance.faults.explanation import Explanation
 from conformance.generation import Geometry, realize
-from conformance.judge import MOST_SECONDS, SEARCHES, Crashed, Differs, Judge, NotJudged, Unsupported
-from conformance.observe import Observation, wrong_elements
+from conformance.judge import Judge
+from conformance.observe import wrong_elements
 from conformance.selfcheck.meddling import Call, Meddling, case, write, write_behind
 from conformance.targets.base import GATHER, Target
 from conformance.targets.models import NumpyTarget, TorchTarget
+from conformance.verdict import Crashed, Differs, NotJudged, Unsupported
 from fixtures.cases import GatherCase
 
 
@@ -127,36 +125,13 @@ def test_an_infinity_is_no_nan() -> None:
     assert wrong_elements(expected, observed, "any").all()
 
 
-def test_faults_are_looked_for_once_a_failure_is_read_and_no_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[GatherCase] = []
+def test_what_differs_is_told_when_somebody_reads_it_and_no_sooner() -> None:
+    read: list[str] = []
 
-    def explain_call(case: GatherCase, seen: Observation, nan: str, rows_differ: bool) -> list[Explanation]:
-        looked.append(case)
-        return []
+    def text() -> str:
+        read.append("once")
+        return "GATHER-1  differs"
 
-    monkeypatch.setattr(judge_module, "explain_call", explain_call)
-    Judge(NumpyTarget())(case())
-    with pytest.raises(Differs) as caught:
-        Judge(Meddling(after=write("dst", (7, 575), 0x1234)))(case())
-    assert looked == []
-    assert [str(caught.value).count("no known fault explains it"), str(caught.value).count("row 7")] == [1, 1]
-    assert len(looked) == 1
-
-
-def test_a_search_for_faults_that_fails_does_not_take_the_verdict_along() -> None:
-    def fail() -> NoReturn:
-        raise RuntimeError("no such fault")
-
-    error = Differs("GATHER-1  differs", diagnose=fail, rest=["the case"])
-    assert str(error).splitlines()[-2:] == ["  the search for faults failed: RuntimeError: no such fault", "  the case"]
-    assert error.explained_by == ()
-
-
-def test_a_process_that_has_looked_for_faults_long_enough_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never() -> list[Explanation]:
-        raise AssertionError
-
-    monkeypatch.setattr(SEARCHES, "seconds", 0.0)
-    assert "no known fault" in str(Differs("text", diagnose=lambda: []))
-    monkeypatch.setattr(SEARCHES, "seconds", MOST_SECONDS + 1)
-    assert "were not looked for" in str(Differs("text", diagnose=never))
+    error = Differs(text, rest=["the case"])
+    assert read == []
+    assert [str(error), error.text, read] == ["GATHER-1  differs\n  the case", "GATHER-1  differs", ["once"]]

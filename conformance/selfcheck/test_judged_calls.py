@@ -14,10 +14,11 @@ from conformance.calls import (
     refuses_or_conforms,
 )
 from conformance.cases import STRIDED, strided_gather
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.selfcheck.meddling import Call, Meddling, case, write, write_behind
 from conformance.small_scope import Batch, Part, batches, judge_batch
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Crashed, Differs
 
 
 def batch() -> Batch:

@@ -14,8 +14,8 @@ from conformance.faults.defects import DEFECTS
 from conformance.faults.equivalents import EQUIVALENTS, Equivalent
 from conformance.faults.lines import PATH, Line, read_lines, write_lines
 from conformance.faults.matrix import Row, first_to_see
-from conformance.reports.verdicts import CRASHED, DIFFERS
 from conformance.selfcheck.running import gate
+from conformance.verdict import CRASHED, DIFFERS
 
 LINES = read_lines()
 LINES_OF_MODELS = {name: line for (what, name), line in LINES.items() if what == "model"}

@@ -10,7 +10,7 @@ import pytest
 from conformance import merge_cases as cases
 from conformance.faults.merges import DEFECTS
 from conformance.faults.stepwise import Stepwise
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.memory import ArrayMemory, Memory, TorchMemory
 from conformance.merge_calls import MALFORMED, must_accumulate, must_merge_anew, must_refuse_merge
 from conformance.merge_cases import NAMED, STRIDED, cases_of
@@ -22,6 +22,7 @@ from conformance.selfcheck.merging_targets import RIGHT
 from conformance.selfcheck.running import gate
 from conformance.targets.base import MERGE, Target
 from conformance.targets.models import NumpyTarget, TorchTarget
+from conformance.verdict import Crashed, Differs
 from fixtures.merge_cases import MergeCase, place_merge
 from fixtures.placement import POISONS, ZERO
 

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from conformance.cli import app
-from conformance.reports.verdicts import CRASHED, DIFFERS, NOT_JUDGED
 from conformance.selfcheck.running import gate
 from conformance.selfcheck.shard_reports import OUTCOMES, outcome, shards_of
+from conformance.verdict import CRASHED, DIFFERS, NOT_JUDGED
 
 
 def merge(folder: Path, reports: list[Any], *options: str) -> tuple[int, str]:

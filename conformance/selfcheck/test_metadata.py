@@ -12,7 +12,7 @@ from conformance.faults.builders import Builder, FaultyBuilder, FaultyShardedBui
 from conformance.faults.defect import Defect
 from conformance.gate import test_metadata as gate_cases
 from conformance.gate import test_plan as gate_plans
-from conformance.judge import Crashed, Differs, Judge, NotJudged, Unsupported
+from conformance.judge import Judge
 from conformance.metadata import MetadataCase, golden, judge_metadata, must_refuse, seen_in, small_scope
 from conformance.metadata_rules import violations
 from conformance.plans import judge_plan
@@ -20,6 +20,7 @@ from conformance.plans import small_scope as small_plans
 from conformance.selfcheck.running import gate
 from conformance.targets.base import PLAN, PLAN_METADATA, Target
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Crashed, Differs, NotJudged, Unsupported
 
 REDUCED = {1: 9, 2: 5, 3: 2, 4: 1}
 WHOLE = {1: 9, 2: 9, 3: 9, 4: 9}

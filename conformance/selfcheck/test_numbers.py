@@ -12,12 +12,13 @@ from conformance.faults.planners import FaultyPlanner, told
 from conformance.faults.workspaces import FaultyRows
 from conformance.gate import test_metadata as gate_cases
 from conformance.gate import test_plan as gate_plans
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.metadata import judge_kept_metadata, judge_metadata, must_refuse
 from conformance.plans import PlanCase, judge_kept_plans, judge_plan
 from conformance.selfcheck.faulty_numbers import BUILDERS, LAX, PLANNERS, ROWS, SHARDED_BUILDERS
 from conformance.selfcheck.running import gate
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Crashed, Differs
 from conformance.workspaces import WorkspaceCase, judge_workspace
 
 Verdicts = (Differs, Crashed)

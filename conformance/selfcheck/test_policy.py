@@ -10,17 +10,9 @@ from conformance.reports.gate import Gate
 from conformance.reports.receipts import Account
 from conformance.reports.report import as_json
 from conformance.reports.selection import Selection, Shard
-from conformance.reports.verdicts import (
-    BY_SEVERITY,
-    CONFORMS,
-    CRASHED,
-    DIFFERS,
-    NOT_JUDGED,
-    UNSUPPORTED,
-    Outcome,
-    worst,
-)
+from conformance.reports.verdicts import BY_SEVERITY, Outcome, worst
 from conformance.reports.waivers import Waiver
+from conformance.verdict import CONFORMS, CRASHED, DIFFERS, NOT_JUDGED, UNSUPPORTED
 
 TODAY = date(2026, 1, 31)
 GOOD = Outcome("t::a[x]", "x", ("GATHER-1",), CONFORMS, cases=2, rows=3, elements=4, worker="gw0", calls=2, launches=2)

@@ -17,11 +17,12 @@ import pytest
 
 from conformance.reports.gate import Gate
 from conformance.reports.progress import Progress, clock
-from conformance.reports.verdicts import CONFORMS, CRASHED, DIFFERS, NOT_JUDGED, UNSUPPORTED, Outcome
+from conformance.reports.verdicts import Outcome
 from conformance.running import progress
 from conformance.running.progress import Shown
 from conformance.running.session import GATE
 from conformance.selfcheck.running import ROOT, gate
+from conformance.verdict import CONFORMS, CRASHED, DIFFERS, NOT_JUDGED, UNSUPPORTED
 
 CALLS = "conformance/gate/test_calls.py"
 

@@ -9,11 +9,12 @@ from conformance.calls import good_call
 from conformance.cases import Named, cases_of, records_above_two_gib, requests_without_rows, rows_of
 from conformance.faults.defect import PARTS
 from conformance.generation import Geometry, realize
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.records import uniform_fields
 from conformance.selfcheck import right_gathers
 from conformance.selfcheck.right_gathers import BUILDS, STORES, BitArithmetic, RightGather
 from conformance.selfcheck.running import ROOT, gate
+from conformance.verdict import Differs
 from fixtures.cases import GatherCase
 
 CHOSEN = "broke_real or each_byte or zeros or nan_scale or every_cut"

@@ -10,12 +10,13 @@ from conformance.contexts import CONTEXTS, Context, GatherCall
 from conformance.faults import servers
 from conformance.faults.defect import Defect
 from conformance.faults.servers import Answering, Changed, Server, fail
-from conformance.judge import Crashed, Differs, Judge, Unsupported
+from conformance.judge import Judge
 from conformance.selfcheck.running import gate
 from conformance.selfcheck.servers import dispatches, red, startups
 from conformance.serving import judge_message, judge_operator, judge_refusal, judge_rows, judge_start
 from conformance.startups import RULES
 from conformance.targets.base import Target
+from conformance.verdict import Crashed, Differs, Unsupported
 from reference.serving import Serving
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.judge import NotJudged
 from conformance.selfcheck.running import gate
 from conformance.targets.vllm_release import startup_server
 from conformance.targets.vllm_release.startup import Refused, Server, Starting
+from conformance.verdict import NotJudged
 from reference.serving import Serving
 
 OPERATORS = """

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from conformance import shard_cases
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.selfcheck.meddling import Call, Meddling
 from conformance.shard_cases import Sharded, must_gather_what_one_rank_would
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Crashed, Differs
 from fixtures.cases import GatherCase
 from reference.shards import Sharding, interleaved
 

@@ -10,12 +10,14 @@ import torch
 
 from conformance import twins
 from conformance.cases import NAMED, cases_of
+from conformance.diagnosis.engine import diagnose
 from conformance.faults import tile_reading
 from conformance.faults.defects import find_defect
 from conformance.faults.gathers import FaultyGather
 from conformance.generation import Geometry, realize
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.targets.models import EVERY_GATHER, NumpyTarget
+from conformance.verdict import Differs
 from fixtures.cases import GatherCase
 from reference.reading import read_records
 from reference.records import FP8_DS_MLA
@@ -85,7 +87,7 @@ def test_a_wrong_reader_is_seen_and_named(name: str) -> None:
     with pytest.raises(Differs, match="element") as caught:
         for case in (a_few_of_all_kinds, *CASES):
             Judge(wrong(name), ["TWIN-2"])(case())
-    assert name in caught.value.explained_by
+    assert name in diagnose(caught.value).explained_by
 
 
 def test_any_nan_is_allowed_where_one_is_computed_and_not_where_it_is_copied() -> None:

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from conformance.cli import app
 from conformance.faults.defects import find_defect
-from conformance.judge import Unsupported
 from conformance.spec import clauses
 from conformance.targets.base import Target
 from conformance.targets.kernels import HostTarget
@@ -21,6 +20,7 @@ from conformance.vectors.flags import FLAGS, KINDS
 from conformance.vectors.golden import Disputed
 from conformance.vectors.run import RUNNERS, wrong_in
 from conformance.vectors.vector import Json, Vector
+from conformance.verdict import Unsupported
 
 CALLED = {"read_record", "merge_attn_states", "concat_and_cache_mla", "gather_and_maybe_dequant_cache"} | {
     f"cp_gather_and_upconvert_{kind}_kv_cache" for kind in ("nvfp4", "fp8")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.judge import Differs, Judge, NotJudged, Unsupported
+from conformance.judge import Judge
 from conformance.observe import TargetError
 from conformance.schemas import judge_schema
 from conformance.selfcheck.running import gate
@@ -13,6 +13,7 @@ from conformance.targets.models import NumpyTarget
 from conformance.targets.registry import UnknownTarget, find
 from conformance.targets.vllm_release import probes
 from conformance.targets.vllm_release.ops import schemas_in
+from conformance.verdict import Differs, NotJudged, Unsupported
 
 NVFP4, FP8 = "cp_gather_and_upconvert_nvfp4_kv_cache", "cp_gather_and_upconvert_fp8_kv_cache"
 ARGUMENTS = "(Tensor src_cache, Tensor! dst, Tensor block_table, Tensor workspace_starts, int batch_size"

@@ -6,8 +6,9 @@ import pytest
 
 from conformance.faults import workspaces
 from conformance.faults.defect import Defect
-from conformance.judge import Differs, Judge, Unsupported
+from conformance.judge import Judge
 from conformance.targets.models import NumpyTarget
+from conformance.verdict import Differs, Unsupported
 from conformance.workspaces import WorkspaceCase, every_configuration, golden, judge_workspace, violation
 
 EVERY = [*every_configuration("dense"), *every_configuration("sparse")]

@@ -1,5 +1,6 @@
 """The catalogue of writers' faults: right without one, no two alike, and known again from what they write alone."""
 
+import re
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -9,20 +10,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.faults import write_diagnosis
+from conformance.diagnosis import budget
+from conformance.diagnosis.budget import NotLookedInto
+from conformance.diagnosis.engine import diagnose, in_full
+from conformance.diagnosis.explanation import Explanation
+from conformance.diagnosis.write import explain_write
 from conformance.faults.defect import Defect
 from conformance.faults.defects import find_defect
-from conformance.faults.write_diagnosis import explain_write
 from conformance.faults.write_rules import Rules, bound_by, normalised
 from conformance.faults.write_steps import WriteCall, Writer
 from conformance.faults.write_targets import FaultyWriter, wrong
 from conformance.faults.writers import DEFECTS
 from conformance.faults.wrong_nvfp4 import to_bf16
-from conformance.judge import Crashed, Differs, Judge
+from conformance.judge import Judge
 from conformance.observe import Observation
 from conformance.spec import clauses
 from conformance.strategies import write_cases
 from conformance.targets.base import WRITE_FP8, WRITES
+from conformance.verdict import Crashed, Differs
 from conformance.write_cases import FORMATS, NAMED, STRIDED, a_skipped_token_and_the_last_slot, cases_of
 from conformance.write_extremes import (
     blocks_of_nan_and_one_number,
@@ -121,12 +126,12 @@ def test_no_two_faults_write_the_same_in_all_of_the_gates_small_cases() -> None:
 
 @pytest.mark.parametrize("fault", CHOSEN, ids=lambda fault: fault.name)
 def test_six_faults_chosen_at_random_are_named_from_their_output_alone(fault: Defect) -> None:
-    named = [set(error.explained_by) for error in differences(fault, 6)]
+    named = [set(diagnose(error).explained_by) for error in differences(fault, 6)]
     assert named and set.intersection(*named) == {fault.name}
 
 
 def test_every_fault_is_among_those_that_explain_the_first_difference() -> None:
-    unnamed = [fault.name for fault in SMALL if fault.name not in differences(fault, 1)[0].explained_by]
+    unnamed = [fault.name for fault in SMALL if fault.name not in diagnose(differences(fault, 1)[0]).explained_by]
     assert unnamed == []
 
 
@@ -135,14 +140,15 @@ def test_what_a_writer_remembers_is_named_from_its_third_call(name: str) -> None
     target = find_defect(f"write-remembers-{name}").target()
     with pytest.raises(Differs) as caught:
         must_write_anew(Judge(target), "fp8" if name == "scale" else "nvfp4_ds_mla")
-    assert caught.value.explained_by == (f"write-remembers-{name}",)
+    assert diagnose(caught.value).explained_by == (f"write-remembers-{name}",)
 
 
 def test_a_fault_is_named_whatever_profile_is_declared() -> None:
     target = find_defect("write-minus-one-wraps").target()
     target.profile = PROFILES["flashmla"]
-    with pytest.raises(Differs, match=r"explained exactly by: .*\(fault write-minus-one-wraps\)"):
+    with pytest.raises(Differs) as caught:
         judge_write(Judge(target), a_skipped_token_and_the_last_slot()[0])
+    assert re.search(r"explained exactly by: .*\(fault write-minus-one-wraps\)", in_full(caught.value))
 
 
 def off_by_one_bit(case: WriteCase) -> Observation:
@@ -159,15 +165,16 @@ def test_bytes_that_no_fault_writes_are_explained_by_none() -> None:
 def test_a_write_beside_the_cache_is_not_taken_for_a_fault_that_makes_none() -> None:
     case, fault = realize(Slots(9, 4), 5), find_defect("write-nibbles-swapped")
     seen = observe_write(Judge(fault.target()), case, POISONS[0])
-    assert explain_write([case], seen, DEFAULT) == [fault]
+    assert explain_write([case], seen, DEFAULT) == [Explanation((fault,))]
     assert explain_write([case], replace(seen, strays={"kv_cache": [-1]}), DEFAULT) == []
 
 
 def test_a_difference_is_not_looked_into_for_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     case, fault = realize(Slots(9, 4), 5), find_defect("write-nibbles-swapped")
     seen = observe_write(Judge(fault.target()), case, POISONS[0])
-    monkeypatch.setattr(write_diagnosis, "SECONDS", -1.0)
-    assert explain_write([case], seen, DEFAULT) == []
+    monkeypatch.setattr(budget, "SECONDS", -1.0)
+    with pytest.raises(NotLookedInto, match="of the 0 that -1 seconds sufficed for"):
+        explain_write([case], seen, DEFAULT)
 
 
 def test_a_sixth_of_bf16_and_one_of_four_digits_give_the_same_scale_bytes() -> None:

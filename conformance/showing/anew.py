@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conformance.judge import Differs
+from conformance.diagnosis.engine import diagnose, in_full
 from conformance.replaying.asking import failure, with_evidence
 from conformance.targets.base import Target
+from conformance.verdict import Differs
 from fixtures.store import Fixture
 
 APART = ("explained_by", "receipt", "versions", "time", "shrunk_from", "alone")
@@ -21,6 +22,6 @@ def asked_again(fixture: Fixture, target: Target) -> Fixture:
     if error is None:
         about |= {"verdict": "conforms", "message": f"target {target.name} ({target.describe()}) conforms"}
     else:
-        about |= {"verdict": "differs" if isinstance(error, Differs) else "crashed", "message": str(error)}
-        about["explained_by"] = list(getattr(error, "explained_by", ()))
+        about |= {"verdict": "differs" if isinstance(error, Differs) else "crashed", "message": in_full(error)}
+        about["explained_by"] = list(diagnose(error).explained_by)
     return with_evidence(replace(fixture, about=about), error)

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from conformance.explain import bits_text, element_line, fault_lines, row_line
-from conformance.faults.diagnosis import explain
+from conformance.diagnosis.engine import look_into
+from conformance.explain import bits_text, element_line, row_line
+from conformance.judge import GatherSighting
 from conformance.observe import Observation, wrong_elements
 from conformance.replaying.today import expected_today
 from conformance.showing.memory import arrangement_in_words
@@ -151,4 +152,5 @@ def _lanes(case: GatherCase, differing: npt.NDArray[np.int64], known: int) -> tu
 
 
 def _search(fixture: Fixture, rows: Rows, nan: str) -> list[str]:
-    return fault_lines(explain(fixture.case, Observation(PATTERNS[fixture.poison], must_be_whole(fixture, rows)), nan))
+    seen = Observation(PATTERNS[fixture.poison], must_be_whole(fixture, rows))
+    return [*look_into(GatherSighting(fixture.case, seen, nan, whole=False)).lines]

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from conformance.explain import fault_lines
+from conformance.diagnosis.engine import look_into
 from conformance.explain_merge import lse_place, output_place
-from conformance.faults.merge_diagnosis import explain_merge
-from conformance.merges import Interval, MergeObservation, expected_lse, expected_output
+from conformance.merges import Interval, MergeObservation, MergeSighting, expected_lse, expected_output
 from conformance.observe import Observation
 from conformance.replaying.today import expected_today
 from conformance.roundings import BINARIES
@@ -153,4 +152,4 @@ def _search(fixture: Fixture, output: Part | None, lse: Part | None) -> list[str
         must_be_whole(fixture, lse.rows if lse else None).reshape(case.shape_of("output_lse")) if case.lse_in else None
     )
     around = Observation(PATTERNS[fixture.poison], np.zeros(0))
-    return fault_lines(explain_merge([case], MergeObservation(merged, lses, around)))
+    return [*look_into(MergeSighting((case,), MergeObservation(merged, lses, around))).lines]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.faults.explanation import NotLookedInto
+from conformance.diagnosis.budget import NotLookedInto
 from conformance.showing.text import counted
 from fixtures.placement import POISONS, ZERO
 from fixtures.store import Fixture

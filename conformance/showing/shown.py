@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from conformance.diagnosis.budget import NotLookedInto
 from conformance.faults.defects import DEFECTS
-from conformance.faults.explanation import NotLookedInto
 from conformance.showing.facts import heading_of
 from conformance.showing.gathers import gather_view
 from conformance.showing.merges import merge_view

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from conformance.explain_write import element_line, fault_lines, record_line
-from conformance.faults.write_diagnosis import explain_write
+from conformance.diagnosis.engine import look_into
+from conformance.explain_write import element_line, record_line
 from conformance.observe import Observation
 from conformance.replaying.today import expected_today
 from conformance.showing.gathers import PLACES, VALUED, VALUED_ROWS
@@ -17,6 +17,7 @@ from conformance.showing.paging import MOST_BOXES, MOST_LANES, chosen_lanes
 from conformance.showing.rows import PATTERNS, Rows, must_be_whole, rows_of
 from conformance.showing.text import counted, few, plain, runs
 from conformance.showing.view import Box, Fact, Lane, Map, MapRow, Region, Table, View, first_of_each, rows_to_map
+from conformance.writes import WriteSighting
 from fixtures.store import Fixture
 from fixtures.write_cases import WriteCase
 from reference.profiles import PROFILES
@@ -161,4 +162,5 @@ def _search(fixture: Fixture, rows: Rows) -> list[str]:
     case: WriteCase = fixture.case
     profile = PROFILES[str(fixture.about.get("profile"))]  # without which there was no image of today's
     image = must_be_whole(fixture, rows).reshape(-1, case.block_size, case.format.width)
-    return fault_lines(explain_write([case], Observation(PATTERNS[fixture.poison], image), profile))
+    seen = Observation(PATTERNS[fixture.poison], image)
+    return [*look_into(WriteSighting((case,), seen, profile, alone=False)).lines]

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance.answers import LET_THROUGH
-from conformance.judge import Unsupported
 from conformance.memory import Region
 from conformance.metadata import seen_in
 from conformance.observe import TargetError, invoke, settle, wrong_elements
@@ -28,6 +27,7 @@ from conformance.targets.base import (
 from conformance.vectors import calls
 from conformance.vectors.answers import chunks_told, metadata_asked, metadata_told, serving_asked
 from conformance.vectors.vector import Array, Json
+from conformance.verdict import Unsupported
 from conformance.workspaces import WorkspaceCase
 from reference.merging import numbers
 from reference.records import RecordLayout

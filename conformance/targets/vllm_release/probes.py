@@ -6,9 +6,10 @@ import re
 
 from conformance.generation import Geometry, realize
 from conformance.generics import LAYOUTS, over
-from conformance.judge import Crashed, Judge
+from conformance.judge import Judge
 from conformance.observe import TargetError, observe
 from conformance.targets.base import GATHERS, WRITES, Target
+from conformance.verdict import Crashed
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write
 from conformance.writes import observe_write

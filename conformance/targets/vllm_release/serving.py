@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from conformance.contexts import Context, GatherCall, Ints
-from conformance.judge import NotJudged, Unsupported
 from conformance.targets.base import SERVE_DISPATCH
 from conformance.targets.vllm_release import names
 from conformance.targets.vllm_release.replacing import replaced
+from conformance.verdict import NotJudged, Unsupported
 
 
 class Dispatching:

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from conformance.judge import NotJudged
 from conformance.targets.base import SERVE_STARTUP
 from conformance.targets.vllm_release import names
+from conformance.verdict import NotJudged
 from reference.serving import Serving
 
 HEADS, TENSOR_PARALLEL = 128, 8

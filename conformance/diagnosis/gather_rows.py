@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +11,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from conformance.diagnosis import budget
+from conformance.diagnosis.budget import NotLookedInto, deadline, is_over
+from conformance.diagnosis.explanation import Explanation
 from conformance.faults.catalogue import faults_of
-from conformance.faults.explanation import Explanation, NotLookedInto
 from conformance.faults.fault import Fault
 from conformance.faults.steps import PLACING, Call, Gather, in_memory, parts_of
 from conformance.observe import Observation, wrong_elements
@@ -22,9 +23,6 @@ from reference.paging import Ints
 from reference.scalars import Bf16Bits
 
 Hits = npt.NDArray[np.bool_]
-
-SECONDS = 3.0
-"""How long one difference is looked into."""
 
 PAIRED_ROWS = 4096
 """T beyond which pairs of faults are not tried: there are some two thousand, and each works out T addresses."""
@@ -85,10 +83,10 @@ def explain(case: GatherCase, seen: Observation, nan: str = "canonical") -> list
     """The known faults whose dst equals the observed one bit for bit, or NaN for NaN if `nan` is "any".
 
     Where there is none, the pairs of faults that do; else the one fault that predicts most rows, if it predicts at
-    least half of those that are wrong and spoils less than it explains; else nothing. NotLookedInto if SECONDS did not
-    suffice for all, and none of those tried does.
+    least half of those that are wrong and spoils less than it explains; else nothing. NotLookedInto if budget.SECONDS
+    did not suffice for all, and none of those tried does.
     """
-    until = time.monotonic() + SECONDS
+    until = deadline()
     written = Written(in_memory(case, seen.poison), seen.dst[: case.num_rows], nan)
     right = written.hits(Gather(), written.every_row)
     known, some = faults_of(case.layout), _rows_to_look_at(right, LOOKED_AT)
@@ -102,15 +100,15 @@ def explain(case: GatherCase, seen: Observation, nan: str = "canonical") -> list
     pairs = [*_exact_pairs(known, written, right, until)] if case.num_rows <= PAIRED_ROWS else []
     if pairs:
         return pairs
-    late = time.monotonic() > until
+    late = is_over(until)
     in_part = _in_part(max(hits, key=lambda fault: hits[fault]), written, right) if hits else []
     if late and not in_part:
-        raise NotLookedInto(f"no known fault explains it, of those that {SECONDS:g} seconds sufficed for")
+        raise NotLookedInto(f"no known fault explains it, of those that {budget.SECONDS:g} seconds sufficed for")
     return in_part
 
 
 def _in_time(candidates: Iterable[Candidate], until: float) -> Iterator[Candidate]:
-    return takewhile(lambda _: time.monotonic() < until, candidates)
+    return takewhile(lambda _: not is_over(until), candidates)
 
 
 def _exactly(written: Written, *faults: Fault) -> Explanation:

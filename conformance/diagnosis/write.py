@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from conformance.diagnosis import budget
+from conformance.diagnosis.budget import NotLookedInto, deadline, is_over
+from conformance.diagnosis.explanation import UNEXPLAINED, Diagnosis, Explanation, fault_lines
+from conformance.diagnosis.write_recipe import recipe_lines
 from conformance.faults.defect import Defect
-from conformance.faults.explanation import NotLookedInto
 from conformance.faults.write_rules import Rules
 from conformance.faults.write_steps import Records, WriteCall, records, with_records
 from conformance.faults.write_targets import FaultyWriter
 from conformance.faults.writers import DEFECTS
-from conformance.judge import SEARCHES
 from conformance.memory import ArrayMemory, Region
 from conformance.observe import Observation, look
+from conformance.writes import WriteSighting
 from fixtures.placement import Poison
 from fixtures.write_cases import WriteCase, is_huge, place_write
 from reference.profiles import Profile
 from reference.scalars import Bf16Bits
-
-SECONDS = 4.0
-"""How long one difference is looked into."""
 
 REACH = "WRITE-7"
 """The clause of the faults that allocations of gigabytes are for; with these no other is tried."""
 
 SILENT = ("WRITE-8", "WRITE-9", "WRITE-21")
 """The clauses of the faults that are not of what one writer writes."""
+
+
+UNTRIED = f"{UNEXPLAINED}, of those that were tried"
 
 
 class Memo:
@@ -48,25 +50,34 @@ class Memo:
         return np.stack([self._of[key] for key in keys])
 
 
-def explain_write(cases: Sequence[WriteCase], seen: Observation, profile: Profile) -> list[Defect]:
-    """The known faults that, after calls one after the other on the arrays of the first, leave what was observed.
+def diagnose_write(sighting: WriteSighting) -> Diagnosis:
+    """Return the recipe that writes what was seen, and the known faults that do."""
+    recipes = recipe_lines(sighting)
+    try:
+        found = explain_write(sighting.cases, sighting.seen, sighting.recipe)
+    except NotLookedInto as reason:
+        return Diagnosis(lines=(*recipes, str(reason)))
+    return Diagnosis(tuple(found), (*recipes, *fault_lines(found, UNTRIED)))
 
-    `seen` is what the last call left; `profile` is what the target declares. What is not found within SECONDS is not
-    found; faults of records, which have to give those of one token before all are worked out, are tried first.
-    NotLookedInto once this process has looked for long enough.
+
+def explain_write(cases: Sequence[WriteCase], seen: Observation, profile: Profile) -> list[Explanation]:
+    """Return the known faults that, after calls one after the other on the arrays of the first, leave what was seen.
+
+    `seen` is what the last call left; `profile` is what the target declares. What is not found within budget.SECONDS is
+    not found. Faults of records, which have to give those of one token before all are worked out, are tried first.
+
+    Raises:
+        NotLookedInto: none was found by then, and some are left.
     """
-    if over := SEARCHES.over:
-        raise NotLookedInto(over)
-    with SEARCHES.timed():
-        return _explained(cases, seen, profile)
-
-
-def _explained(cases: Sequence[WriteCase], seen: Observation, profile: Profile) -> list[Defect]:
-    until = time.monotonic() + SECONDS
+    until = deadline()
     token = _first_wrong(cases[0], seen, profile) if len(cases) == 1 else None
-    memo, found = Memo(), []
-    for defect, target in _candidates(is_huge(cases[0]), profile):
-        if time.monotonic() > until:
+    memo, found = Memo(), list[Defect]()
+    for tried, (defect, target) in enumerate(_candidates(is_huge(cases[0]), profile)):
+        if is_over(until):
+            if not found:
+                raise NotLookedInto(
+                    f"no known fault explains it, of the {tried:,} that {budget.SECONDS:g} seconds sufficed for"
+                )
             break
         of_records = len(cases) == 1 and isinstance(target.writer.records, Rules)
         if of_records and (token is None or not _gives_one_token(target, cases[0], seen, token)):
@@ -74,7 +85,7 @@ def _explained(cases: Sequence[WriteCase], seen: Observation, profile: Profile) 
         target.writer = with_records(target.writer, memo)
         if _leaves(target, cases, seen):
             found.append(defect)
-    return sorted(found, key=DEFECTS.index)
+    return [Explanation((defect,)) for defect in sorted(found, key=DEFECTS.index)]
 
 
 def _candidates(huge: bool, profile: Profile) -> Iterator[tuple[Defect, FaultyWriter]]:

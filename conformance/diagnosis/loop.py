@@ -17,18 +17,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from conformance.attend_calls import Asked, Bounds, LoopSighting, bounds_of
 from conformance.close import must_be_close
 from conformance.context_generation import Batch
-from conformance.faults.candidates import Make, defects_of, explain_by
-from conformance.faults.explanation import Explanation
-from conformance.judge import Differs, Judge
+from conformance.diagnosis.candidates import defects_of, explain_by
+from conformance.diagnosis.explanation import Explanation
+from conformance.judge import Judge
 from conformance.one_softmax import Float64s, Whole
+from conformance.sighting import Make
 from conformance.targets.base import ATTEND, Target
+from conformance.verdict import Differs
 from reference.merging import Partial
 
-Bounds = tuple[Float64s, Float64s]
-Asked = tuple[Batch, float]
-"""A batch and its softmax_scale."""
+
+def explain_call(sighting: LoopSighting) -> list[Explanation]:
+    """Return the known faults of loops that give what was seen. See explain_loop."""
+    batch, _ = sighting.asked[-1]
+    of_binary32 = bounds_of(batch, sighting.whole, "binary32")
+    return explain_loop(sighting.asked, sighting.whole, sighting.found, sighting.bounds, of_binary32)
 
 
 def explain_loop(

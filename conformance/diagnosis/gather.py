@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from conformance.diagnosis.candidates import defects_of, explain_by
+from conformance.diagnosis.explanation import Explanation
+from conformance.diagnosis.gather_rows import explain
 from conformance.faults.around import Around
-from conformance.faults.candidates import Make, defects_of, explain_by
-from conformance.faults.diagnosis import explain
-from conformance.faults.explanation import Explanation
-from conformance.observe import Observation, observe
+from conformance.judge import GatherSighting
+from conformance.observe import observe
+from conformance.sighting import Make
 from conformance.targets.base import GATHERS
-from fixtures.cases import GatherCase
 from fixtures.placement import is_huge
 
 MOST_ROWS = 1 << 15
 """T beyond which these are not tried: each is a whole call, between arrays that are read back."""
 
 
-def explain_call(case: GatherCase, seen: Observation, nan: str, rows_differ: bool) -> list[Explanation]:
-    """The known faults, of what is read and of what is done around it, that leave all that was observed.
-
-    `rows_differ` says whether a row is wrong, so that faults in reading it come into question.
-    """
-    rows = explain(case, seen, nan) if rows_differ else []
-    if any(each.exact for each in rows) or is_huge(case) or case.num_rows > MOST_ROWS:
+def explain_call(sighting: GatherSighting) -> list[Explanation]:
+    """Return the known faults, of what is read and of what is done around it, that leave all that was observed."""
+    case, seen = sighting.case, sighting.seen
+    rows = explain(case, seen, sighting.nan) if sighting.rows_differ else []
+    if not sighting.whole or any(each.exact for each in rows) or is_huge(case) or case.num_rows > MOST_ROWS:
         return rows
 
     def agrees(make: Make) -> bool:

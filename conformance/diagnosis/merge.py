@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from conformance.faults.candidates import Make, deadline, fitting
+from conformance.diagnosis.budget import NotLookedInto, deadline
+from conformance.diagnosis.candidates import fitting
+from conformance.diagnosis.explanation import Explanation
 from conformance.faults.defect import Defect
-from conformance.faults.explanation import Explanation, NotLookedInto
 from conformance.faults.merges import DEFECTS
 from conformance.faults.stepwise import Stepwise
-from conformance.judge import Differs, Judge
+from conformance.judge import Judge
 from conformance.merges import MergeObservation, call_merge, compare, look_at_merge
+from conformance.sighting import Make
+from conformance.verdict import Differs
 from fixtures.merge_cases import MergeCase, is_huge, place_merge
 from fixtures.placement import Poison
 from reference.merging import numbers
