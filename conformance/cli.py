@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+import conformance.faults.scheme  # noqa: F401  lets fault:NAME be found
 from conformance.bench import command, plans
 from conformance.bench.run import Sizes, default_targets
 from conformance.capacity import show_capacities

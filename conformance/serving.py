@@ -9,13 +9,14 @@ from itertools import zip_longest
 from typing import Any
 
 from conformance.answers import LET_THROUGH
-from conformance.contexts import Context, DispatchCase, GatherCall, batches
+from conformance.contexts import batches
 from conformance.judge import Judge
 from conformance.observe import TargetError
 from conformance.sighting import Alike, Make
 from conformance.startups import RIGHT, RULES
 from conformance.targets.base import SERVE_DISPATCH, SERVE_STARTUP
 from conformance.verdict import Crashed, Differs, NotJudged, Unsupported
+from fixtures.serve_cases import Context, DispatchCase, GatherCall
 from reference.chunks import Chunk
 from reference.serving import GATHERS, GENERIC_GATHER, Refusal, Serving, gathers_for, refusals
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from conformance.generation import Random
-from conformance.judge import Judge
 from fixtures.cases import GatherCase, packed_starts
 from reference.chunks import Chunk, plan_mla_context_chunks
 from reference.gather import gather
 from reference.records import NVFP4_DS_MLA
 from reference.scalars import Bf16Bits
-from reference.shards import Sharding, interleaved
+from reference.shards import Sharding
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -36,26 +35,7 @@ class Sharded:
         return plan_mla_context_chunks(self.context_lens, budget, most, alignment, self.sharding.padded_rows)
 
 
-def must_gather_what_one_rank_would(judge: Judge, batch: Sharded, seed: int, with_starts: bool = True) -> None:
-    """Raise Differs unless every rank's gathers are right and, interleaved, those of unsharded context (SHARD-5).
-
-    Without starts the workspace is made to hold the whole batch.
-    """
-    if not with_starts:
-        rows = sum(batch.sharding.padded_rows(length) for length in batch.context_lens)
-        batch = replace(batch, workspace_rows=max(batch.workspace_rows, batch.sharding.ranks * rows))
-    random = Random(seed)
-    contexts = [random.bytes((length, NVFP4_DS_MLA.nbytes)) for length in batch.context_lens]
-    ranks = [_cache_of_rank(batch, contexts, rank, random) for rank in range(batch.sharding.ranks)]
-    for chunk in batch.plan():
-        shards = [
-            judge.rows(_gather_of_rank(batch, chunk, *cache, rank, with_starts)) for rank, cache in enumerate(ranks)
-        ]
-        together = interleaved(shards, chunk.seq_lens, batch.sharding)
-        judge.same(together, _unsharded(batch, chunk, contexts), f"ranks together, and one rank alone, of {chunk}")
-
-
-def _cache_of_rank(
+def cache_of_rank(
     batch: Sharded, contexts: list[Bytes], rank: int, random: Random
 ) -> tuple[Bytes, npt.NDArray[np.int32]]:
     """The paged cache of a rank, uint8 [num_blocks, block_size, 352], and its block_table; padding holds any bytes."""
@@ -71,9 +51,10 @@ def _cache_of_rank(
     return cache, table
 
 
-def _gather_of_rank(
+def gather_of_rank(
     batch: Sharded, chunk: Chunk, cache: Bytes, table: npt.NDArray[np.int32], rank: int, with_starts: bool
 ) -> GatherCase:
+    """Return one rank's gather of a chunk, of whose starts and lengths it has its own share."""
     padded = batch.sharding.padded_rows
     rows = [padded(length) for length in chunk.seq_lens]
     return GatherCase(
@@ -86,7 +67,7 @@ def _gather_of_rank(
     )
 
 
-def _unsharded(batch: Sharded, chunk: Chunk, contexts: list[Bytes]) -> Bf16Bits:
+def unsharded(batch: Sharded, chunk: Chunk, contexts: list[Bytes]) -> Bf16Bits:
     """The golden rows of a chunk, from one cache of blocks of one record that holds whole contexts."""
     records = np.concatenate(contexts)[:, None]
     longest = max(batch.context_lens)

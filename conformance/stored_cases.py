@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conformance.contexts import SITES, DispatchCase
 from conformance.metadata import MetadataCase
 from conformance.plans import PlanCase
 from conformance.workspaces import WorkspaceCase, golden
+from fixtures.serve_cases import SITES, DispatchCase
 from fixtures.store import register
 from fixtures.stored_kinds import plain
 from reference.chunks import plan_mla_context_chunks

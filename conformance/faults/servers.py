@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
-from conformance.contexts import Context, GatherCall, cumulated
 from conformance.faults.defect import Defect
 from conformance.memory import ArrayMemory
 from conformance.targets.base import SERVE_DISPATCH, SERVE_STARTUP, Target
+from fixtures.serve_cases import Context, GatherCall, cumulated
 from reference.serving import (
     COPYING_GATHER,
     GATHERS,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from conformance.contexts import Context, GatherCall
 from conformance.faults.defect import Defect
 from conformance.faults.servers import Server
 from conformance.targets.base import SERVE_DISPATCH, SERVE_STARTUP
+from fixtures.serve_cases import Context, GatherCall
 from reference.serving import GATHERS, Serving, check_startup, refusals
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from conformance.broken_features import broken_features_of_gathers
 from conformance.drawing import for_each
-from conformance.features import broken_features_of_gathers
 from conformance.judge import Judge
 from conformance.profiles import Profile
 from conformance.strategies import gather_cases

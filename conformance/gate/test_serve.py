@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.contexts import FP8_SITES, SITES, batches
+from conformance.contexts import batches
 from conformance.judge import Judge
 from conformance.serving import judge_message, judge_operator, judge_refusal, judge_rows, judge_start, named
 from conformance.startups import RULES, STARTS
+from fixtures.serve_cases import FP8_SITES, SITES
 from reference.serving import GATHERS, PER_TENSOR, Serving
 
 DISPATCHES = [(site, cache) for site in SITES for cache in GATHERS]

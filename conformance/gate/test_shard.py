@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from conformance.judge import Judge
-from conformance.shard_cases import Sharded, must_gather_what_one_rank_would
+from conformance.shard_cases import Sharded
+from conformance.shard_gathers import must_gather_what_one_rank_would
 from conformance.targets.base import GATHER_STARTS
 from reference.shards import Sharding
 

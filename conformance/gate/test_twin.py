@@ -8,6 +8,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from conformance import small_scope, twins
+from conformance.broken_features import broken_features_of_gathers
 from conformance.calls import (
     MALFORMED,
     MALFORMED_GENERIC,
@@ -24,7 +25,6 @@ from conformance.calls import (
 from conformance.cases import FAR, NAMED, STRIDED, Named, cases_of, records_above_two_gib, strided_gather
 from conformance.drawing import for_each
 from conformance.extremes import EXTREMES
-from conformance.features import broken_features_of_gathers
 from conformance.generation import Geometry, realize
 from conformance.generics import GENERIC_EXTREMES, over, rows_beyond_uint16, with_spare_rows
 from conformance.judge import Judge

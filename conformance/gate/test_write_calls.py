@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import strategies as st
 
+from conformance.broken_features import broken_features_of_writes
 from conformance.calls import Malformed
 from conformance.drawing import for_each
-from conformance.features import broken_features_of_writes
 from conformance.judge import Judge
 from conformance.profiles import Profile
 from conformance.strategies import write_cases

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import conformance.faults.scheme  # noqa: F401  lets fault:NAME be found
 from conformance.diagnosis.engine import in_full
 from conformance.replaying.asking import CannotAsk, failure
 from conformance.replaying.today import changes

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import conformance.gate
 from conformance.bindings import BindingError, bindings, binds_any
 from conformance.device_operations import OPERATIONS
 from conformance.reports.selection import Selection, Shard
@@ -20,7 +19,7 @@ from conformance.running.session import claims, targets_of, writes
 from conformance.spec import clauses
 from conformance.targets.base import GATHER, GATHERS, Target
 
-GATE_FOLDER = Path(str(conformance.gate.__file__)).parent
+GATE_FOLDER = Path(__file__).parents[1] / "gate"
 SELECTION = pytest.StashKey[Selection]()
 LONG = "heavy", "long"
 """The marks of tests that start first, the longest before all others."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+import conformance.faults.scheme  # noqa: F401  lets fault:NAME be found
 from conformance.reports.gate import Gate
 from conformance.targets.base import WRITES, Target
 from conformance.targets.registry import UnknownTarget, find, resolve

@@ -14,7 +14,6 @@ from conformance import stored_cases  # noqa: F401  registers what it has
 from conformance.cases import strided_gather
 from conformance.context_cases import NAMED as CONTEXTS
 from conformance.contexts import CONTEXTS as BATCHES
-from conformance.contexts import DispatchCase
 from conformance.generics import LAYOUTS, over
 from conformance.judge import expected_rows
 from conformance.merge_generation import EVERY, mixed
@@ -27,6 +26,7 @@ from fixtures import merge_cases, placement, write_cases
 from fixtures.cases import Arrangement, GatherCase
 from fixtures.merge_cases import MergeCase, Slack
 from fixtures.placement import ZERO
+from fixtures.serve_cases import DispatchCase
 from fixtures.store import BadFixture, Fixture, load, save
 from fixtures.stored_file import Array, encoded, opened
 from fixtures.stored_rows import sparse_rows

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from conformance.contexts import FP8_SITES, SITES, batches
+from conformance.contexts import batches
 from conformance.judge import Judge
 from conformance.serving import judge_message, judge_operator, judge_refusal, judge_rows, judge_start
 from conformance.startups import RULES, STARTS
 from conformance.targets.base import Target
 from conformance.verdict import Crashed, Differs, NotJudged
+from fixtures.serve_cases import FP8_SITES, SITES
 from reference.serving import GATHERS, PER_TENSOR
 
 Asked = list[tuple[str, Callable[..., None], tuple[object, ...]]]

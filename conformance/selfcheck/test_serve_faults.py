@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from conformance.contexts import CONTEXTS, Context, GatherCall
+from conformance.contexts import CONTEXTS
 from conformance.faults import servers
 from conformance.faults.defect import Defect
 from conformance.faults.servers import Answering, Changed, Server, fail
@@ -17,6 +17,7 @@ from conformance.serving import judge_message, judge_operator, judge_refusal, ju
 from conformance.startups import RULES
 from conformance.targets.base import Target
 from conformance.verdict import Crashed, Differs, Unsupported
+from fixtures.serve_cases import Context, GatherCall
 from reference.serving import Serving
 
 

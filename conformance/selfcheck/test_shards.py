@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import shard_cases
+from conformance import shard_cases, shard_gathers
 from conformance.judge import Judge
 from conformance.selfcheck.meddling import Call, Meddling
-from conformance.shard_cases import Sharded, must_gather_what_one_rank_would
+from conformance.shard_cases import Sharded
+from conformance.shard_gathers import must_gather_what_one_rank_would
 from conformance.targets.models import NumpyTarget
 from conformance.verdict import Crashed, Differs
 from fixtures.cases import GatherCase
@@ -68,7 +69,7 @@ def test_a_gather_that_ignores_its_starts_is_caught() -> None:
 
 
 def test_global_starts_instead_of_local_ones_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    local = shard_cases._gather_of_rank
+    local = shard_cases.gather_of_rank
 
     def with_global_starts(batch: Sharded, chunk: Any, cache: Any, table: Any, rank: int, with_starts: bool) -> Any:
         case = local(batch, chunk, cache, np.tile(table, (1, 8)), rank, with_starts)  # columns enough for any start
@@ -76,6 +77,6 @@ def test_global_starts_instead_of_local_ones_are_caught(monkeypatch: pytest.Monk
             case.records, case.block_table, case.workspace_starts, case.num_rows, np.array(chunk.starts, np.int32)
         )
 
-    monkeypatch.setattr(shard_cases, "_gather_of_rank", with_global_starts)
+    monkeypatch.setattr(shard_gathers, "gather_of_rank", with_global_starts)
     with pytest.raises(Differs, match="ranks together, and one rank alone"):
         must_gather_what_one_rank_would(Judge(NumpyTarget(), ["SHARD-5"]), BATCH, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.contexts import SHARDED, DispatchCase
+from conformance.contexts import SHARDED
 from conformance.merge_generation import EVERY, FINITE, mixed
 from conformance.merges import judge_merge
 from conformance.metadata import MetadataCase, judge_metadata
@@ -21,6 +21,7 @@ from conformance.write_generation import Slots, realize
 from conformance.writes import judge_write
 from fixtures.context_cases import ContextCase
 from fixtures.merge_cases import MergeCase, Slack
+from fixtures.serve_cases import DispatchCase
 from fixtures.store import Fixture, save
 from fixtures.write_cases import PACKED, WriteArrangement, WriteCase
 from reference.shards import Sharding

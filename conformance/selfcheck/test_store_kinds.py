@@ -16,7 +16,7 @@ from conformance import (
 )
 from conformance.context_cases import ACCEPTANCE, SHARDED, random_case
 from conformance.context_cases import NAMED as CONTEXTS
-from conformance.contexts import SITES, DispatchCase, batches
+from conformance.contexts import batches
 from conformance.merge_cases import FAR, STRIDED, far, in_place, one_for_all, shapes
 from conformance.merge_cases import NAMED as MERGES
 from conformance.merge_cases import cases_of as merges_of
@@ -36,6 +36,7 @@ from conformance.write_cases import cases_of as writes_of
 from fixtures import merge_cases as merges
 from fixtures import write_cases as writes
 from fixtures.merge_cases import MergeCase, place_merge
+from fixtures.serve_cases import SITES, DispatchCase
 from fixtures.store import BadFixture, operator_of
 from fixtures.write_cases import WriteCase, place_write
 

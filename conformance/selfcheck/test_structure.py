@@ -35,6 +35,75 @@ def test_a_floor_imports_only_from_lower_ones(floor: str) -> None:
         assert {name for name in imports_of(path) if name in FLOORS} <= allowed, path
 
 
+ABOVE_JUDGES = {
+    *("faults", "diagnosis", "replaying", "shrinking", "showing", "vectors", "identify", "bench"),
+    *("reports", "running", "cli", "gate", "selfcheck"),
+}
+"""The rooms that look at what judges found; a judge, a target and a case know none of them."""
+
+ABOVE = {
+    "targets": ABOVE_JUDGES | {"judge", "observe", "generation", "write_generation", "contexts", "scenarios"},
+    "faults": {"diagnosis", "identify", "replaying", "shrinking", "showing", "running", "cli", "gate", "selfcheck"},
+    "diagnosis": ABOVE_JUDGES - {"faults", "diagnosis"},
+    "identify": {"replaying", "shrinking", "showing", "running", "cli", "gate", "selfcheck"},
+    "replaying": {"identify", "bench", "reports", "running", "cli", "gate", "selfcheck"},
+    "reports": {"running", "cli", "gate", "selfcheck"},
+    "running": {"cli", "gate", "selfcheck"},
+}
+"""By room, some of those above it, which it does not import, not even within a function."""
+
+NO_JUDGES = {"__main__", "cli", "marked"}
+"""Flat modules that are above judges: commands, and what reads the marks of tests."""
+
+CASES = re.compile(r".*(cases|generation|strategies|extremes|generics|features|contexts|records)")
+"""Flat modules that make cases, by name, but for what judges and replays with them."""
+
+
+def modules_of(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it: "pytest", "conformance.judge", or a name of one."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def rooms_of(path: Path) -> set[str]:
+    """The rooms and flat modules of conformance that a file imports."""
+    return {name.split(".")[1] for name in modules_of(path) if name.startswith("conformance.")}
+
+
+def lower_modules() -> list[Path]:
+    house = ROOT / "conformance"
+    flat = [path for path in house.glob("*.py") if path.stem not in NO_JUDGES]
+    return [*flat, *(path for room in ("memory", "targets", "scenarios") for path in (house / room).rglob("*.py"))]
+
+
+def test_no_judge_knows_a_fault_a_diagnosis_or_pytest() -> None:
+    for path in lower_modules():
+        assert not rooms_of(path) & ABOVE_JUDGES, path
+        assert not {name.split(".")[0] for name in modules_of(path)} & {"pytest", "_pytest", "xdist"}, path
+
+
+@pytest.mark.parametrize("room", ABOVE)
+def test_a_room_imports_none_of_those_above_it(room: str) -> None:
+    for path in (ROOT / "conformance" / room).rglob("*.py"):
+        assert not rooms_of(path) & ABOVE[room], path
+
+
+def test_the_verdicts_lie_at_the_bottom() -> None:
+    for path in (ROOT / "conformance/verdict.py", ROOT / "conformance/patience.py"):
+        assert rooms_of(path) <= {"patience"}, path
+
+
+def test_what_makes_cases_knows_no_judge() -> None:
+    making = {path.stem: path for path in (ROOT / "conformance").glob("*.py") if CASES.fullmatch(path.stem)}
+    making = {name: path for name, path in making.items() if name not in ("stored_cases", "broken_features")}
+    assert len(making) >= 15
+    for path in making.values():
+        assert not rooms_of(path) & {"judge", "observe", "writes", "merges", "sighting", "serving", "attending"}, path
+
+
 @pytest.mark.parametrize("model", ["scalars", "records", "reading", "paging", "gather", "contract"])
 def test_the_second_model_shares_nothing_with_the_first(model: str) -> None:
     assert f"reference.{model}" not in (ROOT / "reference/torch_model.py").read_text()

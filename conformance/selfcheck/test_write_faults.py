@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import cache
+from math import inf
 from random import Random
 
 import numpy as np
@@ -130,7 +131,8 @@ def test_six_faults_chosen_at_random_are_named_from_their_output_alone(fault: De
     assert named and set.intersection(*named) == {fault.name}
 
 
-def test_every_fault_is_among_those_that_explain_the_first_difference() -> None:
+def test_every_fault_is_among_those_that_explain_the_first_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget.SEARCHES, "most", inf)  # so that nothing depends on what else a machine does
     unnamed = [fault.name for fault in SMALL if fault.name not in diagnose(differences(fault, 1)[0]).explained_by]
     assert unnamed == []
 

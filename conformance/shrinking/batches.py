@@ -8,11 +8,11 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
-from conformance.contexts import DispatchCase
 from conformance.metadata import MetadataCase
 from conformance.plans import PlanCase
 from conformance.shrinking.steps import Steps, lowered, lowered_fields, removed
 from fixtures.context_cases import ContextCase
+from fixtures.serve_cases import DispatchCase
 
 Column = tuple[Any, ...]
 

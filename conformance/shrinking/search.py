@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import conformance.stored_cases  # noqa: F401  lets them be stored, and so be checked
-from conformance.contexts import DispatchCase
 from conformance.metadata import MetadataCase
 from conformance.plans import PlanCase
 from conformance.shrinking import batches, gather_caches, gathers, merges, writes
@@ -16,6 +15,7 @@ from conformance.workspaces import WorkspaceCase
 from fixtures.cases import GatherCase
 from fixtures.context_cases import ContextCase
 from fixtures.merge_cases import MergeCase
+from fixtures.serve_cases import DispatchCase
 from fixtures.store import KINDS, operator_of
 from fixtures.write_cases import WriteCase
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from conformance.contexts import Context, GatherCall
 from conformance.memory import Memory
+from fixtures.serve_cases import Context, GatherCall
 from reference.context_metadata import ContextMetadata
 from reference.profiles import DEFAULT, Profile
 from reference.serving import Serving

@@ -42,14 +42,7 @@ BUILT_IN: dict[str, Callable[..., Target]] = {
 }
 
 
-def _faulty(name: str) -> Target:
-    from conformance.faults.defects import find_defect  # which imports most of the suite
-
-    return find_defect(name).named_target()
-
-
 WITH_A_PARAMETER: dict[str, Callable[[str], Target]] = {
-    "fault": _faulty,
     "vllm-ops": VllmOpsTarget,
     **{
         f"vllm-ops-{profile.name}": partial(VllmOpsTarget, profile=profile)
@@ -57,7 +50,7 @@ WITH_A_PARAMETER: dict[str, Callable[[str], Target]] = {
         if profile != RELEASED
     },
 }
-"""The targets that need a parameter."""
+"""The targets that need a parameter. conformance.faults.scheme adds `fault`."""
 
 
 class UnknownTarget(ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.memory import TorchMemory
 from conformance.targets.base import GATHERS, MERGE, WRITES, Target
-from conformance.targets.vllm_release import names
+from conformance.targets.vllm_release import names, probes
 from reference.profiles import DEFAULT, Profile
 
 WRITER, MERGER = "concat_and_cache_mla", "merge_attn_states"
@@ -47,8 +47,6 @@ class CompiledOperators(Target):
         if self.why_not_loaded:
             return self.why_not_loaded
         if capability not in self._hindrances:
-            from conformance.targets.vllm_release import probes  # which needs the cases of the gate
-
             self._hindrances[capability] = probes.refusal_of_device(self, capability)
         return self._hindrances[capability]
 

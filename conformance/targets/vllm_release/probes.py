@@ -1,39 +1,78 @@
-"""Probe whether an operator refuses this device, with a small legal call."""
+"""Whether an operator refuses this device: a small legal call, and what is said to it."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from conformance.generation import Geometry, realize
-from conformance.generics import LAYOUTS, over
-from conformance.judge import Judge
-from conformance.observe import TargetError, observe
+import numpy as np
+
+from conformance import pending
+from conformance.raised import told
+from conformance.shortage import is_shortage, stated
 from conformance.targets.base import GATHERS, WRITES, Target
-from conformance.verdict import Crashed
-from conformance.write_generation import Slots
-from conformance.write_generation import realize as realize_write
-from conformance.writes import observe_write
-from fixtures.placement import POISONS
+from fixtures.cases import GatherCase
+from fixtures.placement import POISONS, Placement, others, place
+from fixtures.write_cases import WriteCase, place_write
+from reference.records import FP8_DS_MLA, GENERIC, NVFP4_DS_MLA
 
 _OF_DEVICES = re.compile(r"\bSM ?_?\d{2,3}|compute capability|no kernel image", re.IGNORECASE)
 
+LAYOUTS = {layout.name: layout for layout in (NVFP4_DS_MLA, FP8_DS_MLA, GENERIC["auto", 576], GENERIC["fp8", 576])}
+
 
 def refusal_of_device(target: Target, capability: str) -> str | None:
-    """Return the operator's message if it refuses a legal call because of the device, else None."""
+    """Return the operator's own words, if it refuses a legal call because of the device; None whatever else it does.
+
+    Raises:
+        MemoryError: the call runs out of memory.
+    """
+    call = _call(capability)
+    said = _said(target, *call) if call else ""
+    return next((line.strip() for line in said.splitlines() if _OF_DEVICES.search(line)), None)
+
+
+def _said(target: Target, operator: str, placements: dict[str, Placement], more: dict[str, Any]) -> str:
+    """Return what was raised, or left pending, by a call of an operator; "" if nothing was."""
+    regions = {name: target.memory.place(placement) for name, placement in placements.items()}
+    on_device = target.memory.on_device
+    if on_device:
+        pending.take()  # what was there before is not this call's
     try:
-        _call(target, capability)
-    except (TargetError, Crashed) as error:
-        return next((line.strip() for line in str(error).splitlines() if _OF_DEVICES.search(line)), None)
+        getattr(target, operator)(**{name: region.view for name, region in regions.items()}, **more)
+        left = pending.take() if on_device else None
+        target.memory.synchronize()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out
+        if on_device:
+            pending.take()
+        if is_shortage(error):
+            raise stated(error, target.memory) from error
+        return told(error)
+    return left or ""
+
+
+def _call(capability: str) -> tuple[str, dict[str, Placement], dict[str, Any]] | None:
+    """Return an operator, the arrays of a legal call, and its other arguments; None for another capability."""
+    for name, (bare, _, operator) in GATHERS.items():
+        if capability.startswith(bare):
+            case = _gather(name)
+            return operator, place(case, POISONS[0]), others(case)
+    for form, needed in WRITES.items():
+        if capability == needed:
+            return "concat_and_cache_mla", place_write(_write(form), POISONS[0]), {"kv_cache_dtype": form}
     return None
 
 
-def _call(target: Target, capability: str) -> None:
-    for name, (bare, _, _) in GATHERS.items():
-        if capability.startswith(bare):
-            case = realize(Geometry(16, (3,), None), seed=1)
-            observe(target, over(case, LAYOUTS[name]), POISONS[0])
-            return
-    for form, needed in WRITES.items():
-        if capability == needed:
-            observe_write(Judge(target), realize_write(Slots(2), 1, form), POISONS[0])
-            return
+def _gather(name: str) -> GatherCase:
+    """Return a gather of three records of zeros."""
+    layout = LAYOUTS[name]
+    records = np.zeros((1, 16, layout.nbytes), np.uint8)
+    return GatherCase(records, np.zeros((1, 1), np.int32), np.zeros(1, np.int32), 3, layout=layout)
+
+
+def _write(form: str) -> WriteCase:
+    """Return a write of two tokens of ones."""
+    ones = np.full((2, 576), 0x3F80, np.uint16)
+    return WriteCase(ones[:, :512], ones[:, 512:], np.arange(2, dtype=np.int64), 1, 16, form)

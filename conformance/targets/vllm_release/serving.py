@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conformance.contexts import Context, GatherCall, Ints
 from conformance.targets.base import SERVE_DISPATCH
 from conformance.targets.vllm_release import names
 from conformance.targets.vllm_release.replacing import replaced
 from conformance.verdict import NotJudged, Unsupported
+from fixtures.serve_cases import Context, GatherCall, Ints
 
 
 class Dispatching:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from conformance.contexts import Context, cumulated
 from conformance.targets.vllm_release.names import TOPK_WORKSPACE
+from fixtures.serve_cases import Context, cumulated
 from reference.chunks import Chunk
 
 HEADS, NOPE, VALUE, RANK, ROPE = 1, 2, 2, 512, 64
