@@ -14,10 +14,7 @@ from conformance.generation import Geometry, Random, realize
 from conformance.twins import SPECIAL_SCALES, as_twin
 from fixtures.cases import GatherCase
 from fixtures.placement import is_huge
-from reference.records import FP8_DS_MLA, GENERIC, NVFP4_DS_MLA, RecordLayout
-
-LAYOUTS = {layout.name: layout for layout in (NVFP4_DS_MLA, FP8_DS_MLA, GENERIC["auto", 576], GENERIC["fp8", 576])}
-"""One layout for each kind of record, by the name that conformance.targets.base.GATHERS has for it."""
+from reference.records import FP8_DS_MLA, NVFP4_DS_MLA, RecordLayout
 
 SPARE_ROWS = 3
 """Rows of dst, and entries of token_to_seq, after those that count."""

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from conformance.generation import Geometry, realize
-from conformance.generics import LAYOUTS, over
+from conformance.generics import over
 from conformance.judge import Judge
 from conformance.merge_generation import mixed
 from conformance.merges import observe_merge
 from conformance.observe import observe, watching
-from conformance.targets.base import GATHERS, MERGE, WRITES, Target
+from conformance.targets.base import GATHERS, LAYOUTS, MERGE, WRITES, Target
 from conformance.write_generation import Slots
 from conformance.write_generation import realize as realize_write
 from conformance.writes import observe_write

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from conformance.attend_calls import LoopSighting
-from conformance.diagnosis import loop
 from conformance.diagnosis.budget import SEARCHES, NotLookedInto
 from conformance.diagnosis.candidates import explain_alike
-from conformance.diagnosis.explanation import Diagnosis, Explanation, fault_lines
+from conformance.diagnosis.explanation import UNEXPLAINED, Diagnosis, Explanation, fault_lines
 from conformance.diagnosis.gather import explain_call
+from conformance.diagnosis.loop import explain_attend
 from conformance.diagnosis.merge import explain_merge
-from conformance.diagnosis.write import diagnose_write
+from conformance.diagnosis.write import explain_write
+from conformance.diagnosis.write_recipe import recipe_lines
 from conformance.judge import GatherSighting
 from conformance.merges import MergeSighting
 from conformance.sighting import Alike
@@ -44,28 +46,38 @@ def in_full(error: BaseException) -> str:
 
 def look_into(sighting: object) -> Diagnosis:
     """Return which known faults do what was seen, or a line on why that is not known: nothing is raised."""
+    lines: list[str] = []
     try:
         with SEARCHES.timed():
-            return SEARCH[type(sighting)](sighting)
+            search = SEARCH[type(sighting)]
+            lines += search.remarks(sighting)
+            found = search.explain(sighting)
+            return Diagnosis(tuple(found), (*lines, *fault_lines(found, search.unexplained)))
     except NotLookedInto as reason:
-        return Diagnosis(lines=(str(reason),))
+        return Diagnosis(lines=(*lines, str(reason)))
     except Exception as error:  # a fault's model that fails must not take the verdict along
-        return Diagnosis(lines=(f"the search for faults failed: {type(error).__name__}: {error}",))
+        return Diagnosis(lines=(*lines, f"the search for faults failed: {type(error).__name__}: {error}"))
 
 
-def _by(explain: Callable[[Any], Sequence[Explanation]]) -> Callable[[Any], Diagnosis]:
-    def search(sighting: Any) -> Diagnosis:
-        found = explain(sighting)
-        return Diagnosis(tuple(found), tuple(fault_lines(found)))
+@dataclass(frozen=True)
+class Search:
+    """How one type of sighting is looked into: for faults, and for what else is to be said before them."""
 
-    return search
+    explain: Callable[[Any], Sequence[Explanation]]
+    remarks: Callable[[Any], Sequence[str]] = lambda sighting: ()
+    unexplained: str = UNEXPLAINED
+    """What is said where no fault is found."""
 
 
-SEARCH: dict[type, Callable[[Any], Diagnosis]] = {
-    Alike: _by(explain_alike),
-    GatherSighting: _by(explain_call),
-    LoopSighting: _by(loop.explain_call),
-    MergeSighting: _by(lambda sighting: explain_merge(sighting.cases, sighting.seen)),
-    WriteSighting: diagnose_write,
+SEARCH: dict[type, Search] = {
+    Alike: Search(explain_alike),
+    GatherSighting: Search(explain_call),
+    LoopSighting: Search(explain_attend),
+    MergeSighting: Search(lambda sighting: explain_merge(sighting.cases, sighting.seen)),
+    WriteSighting: Search(
+        lambda sighting: explain_write(sighting.cases, sighting.seen, sighting.recipe),
+        recipe_lines,
+        f"{UNEXPLAINED}, of those that were tried",
+    ),
 }
 """By type of sighting, the search."""

@@ -30,7 +30,7 @@ from conformance.verdict import Differs
 from reference.merging import Partial
 
 
-def explain_call(sighting: LoopSighting) -> list[Explanation]:
+def explain_attend(sighting: LoopSighting) -> list[Explanation]:
     """Return the known faults of loops that give what was seen. See explain_loop."""
     batch, _ = sighting.asked[-1]
     of_binary32 = bounds_of(batch, sighting.whole, "binary32")

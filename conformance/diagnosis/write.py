@@ -8,8 +8,7 @@ import numpy as np
 
 from conformance.diagnosis import budget
 from conformance.diagnosis.budget import NotLookedInto, deadline, is_over
-from conformance.diagnosis.explanation import UNEXPLAINED, Diagnosis, Explanation, fault_lines
-from conformance.diagnosis.write_recipe import recipe_lines
+from conformance.diagnosis.explanation import Explanation
 from conformance.faults.defect import Defect
 from conformance.faults.write_rules import Rules
 from conformance.faults.write_steps import Records, WriteCall, records, with_records
@@ -17,7 +16,6 @@ from conformance.faults.write_targets import FaultyWriter
 from conformance.faults.writers import DEFECTS
 from conformance.memory import ArrayMemory, Region
 from conformance.observe import Observation, look
-from conformance.writes import WriteSighting
 from fixtures.placement import Poison
 from fixtures.write_cases import WriteCase, is_huge, place_write
 from reference.profiles import Profile
@@ -28,9 +26,6 @@ REACH = "WRITE-7"
 
 SILENT = ("WRITE-8", "WRITE-9", "WRITE-21")
 """The clauses of the faults that are not of what one writer writes."""
-
-
-UNTRIED = f"{UNEXPLAINED}, of those that were tried"
 
 
 class Memo:
@@ -48,16 +43,6 @@ class Memo:
         if not keys:
             return records(call, kv_c, k_pe)
         return np.stack([self._of[key] for key in keys])
-
-
-def diagnose_write(sighting: WriteSighting) -> Diagnosis:
-    """Return the recipe that writes what was seen, and the known faults that do."""
-    recipes = recipe_lines(sighting)
-    try:
-        found = explain_write(sighting.cases, sighting.seen, sighting.recipe)
-    except NotLookedInto as reason:
-        return Diagnosis(lines=(*recipes, str(reason)))
-    return Diagnosis(tuple(found), (*recipes, *fault_lines(found, UNTRIED)))
 
 
 def explain_write(cases: Sequence[WriteCase], seen: Observation, profile: Profile) -> list[Explanation]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from conformance.faults.defects import find_defect
 from conformance.targets.base import Target
 from conformance.targets.registry import WITH_A_PARAMETER
 
 
 def named(name: str) -> Target:
     """Return the target that has a fault of the catalogue. Raise KeyError for an unknown fault."""
-    from conformance.faults.defects import find_defect  # which takes a second to import, and few runs need it
-
     return find_defect(name).named_target()
 
 

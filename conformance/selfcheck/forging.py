@@ -14,12 +14,13 @@ from conformance import stored_cases  # noqa: F401  registers what it has
 from conformance.cases import strided_gather
 from conformance.context_cases import NAMED as CONTEXTS
 from conformance.contexts import CONTEXTS as BATCHES
-from conformance.generics import LAYOUTS, over
+from conformance.generics import over
 from conformance.judge import expected_rows
 from conformance.merge_generation import EVERY, mixed
 from conformance.metadata import MetadataCase
 from conformance.plans import PlanCase
 from conformance.startups import RIGHT
+from conformance.targets.base import LAYOUTS
 from conformance.workspaces import WorkspaceCase
 from conformance.write_generation import Slots, realize
 from fixtures import merge_cases, placement, write_cases

@@ -9,7 +9,7 @@ import pytest
 from conformance.attend_calls import LoopSighting
 from conformance.diagnosis import engine
 from conformance.diagnosis.budget import MOST_SECONDS, SEARCHES, NotLookedInto
-from conformance.diagnosis.engine import SEARCH, diagnose, in_full
+from conformance.diagnosis.engine import SEARCH, Search, diagnose, in_full
 from conformance.diagnosis.explanation import NAMES, SENTENCES, Diagnosis, Explanation, fault_lines
 from conformance.faults.defects import DEFECTS, find_defect
 from conformance.judge import GatherSighting, Judge
@@ -75,11 +75,11 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What has been looked into."""
     seen: list[object] = []
 
-    def search(sighting: object) -> Diagnosis:
+    def explain(sighting: object) -> list[Explanation]:
         seen.append(sighting)
-        return Diagnosis(lines=("no known fault explains it",))
+        return []
 
-    monkeypatch.setattr(engine, "SEARCH", dict.fromkeys([*SEARCH, str], search))
+    monkeypatch.setattr(engine, "SEARCH", dict.fromkeys([*SEARCH, str], Search(explain)))
     monkeypatch.setattr(SEARCHES, "seconds", 0.0)
     return seen
 
@@ -135,9 +135,10 @@ def test_a_search_for_faults_that_fails_does_not_take_the_verdict_along(monkeypa
     def fail(sighting: object) -> NoReturn:
         raise RuntimeError("no such fault")
 
-    monkeypatch.setattr(engine, "SEARCH", {str: fail})
+    monkeypatch.setattr(engine, "SEARCH", {str: Search(fail, lambda sighting: ["a remark"])})
     error = of("seen", ["the case"])
-    assert in_full(error).splitlines()[-2:] == [
+    assert in_full(error).splitlines()[-3:] == [
+        "  a remark",
         "  the search for faults failed: RuntimeError: no such fault",
         "  the case",
     ]
@@ -164,8 +165,8 @@ def test_why_a_search_found_nothing_is_said_in_its_own_words(monkeypatch: pytest
     def fail(sighting: object) -> NoReturn:
         raise NotLookedInto("not in calls of this size")
 
-    monkeypatch.setattr(engine, "SEARCH", {str: fail})
-    assert diagnose(of("seen")).lines == ("not in calls of this size",)
+    monkeypatch.setattr(engine, "SEARCH", {str: Search(fail, lambda sighting: ["a remark"])})
+    assert diagnose(of("seen")).lines == ("a remark", "not in calls of this size")
 
 
 def test_a_writers_recipe_is_told_before_its_faults() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from conformance import calls, merge_calls, write_calls
 from conformance.calls import good_call, must_ignore_unused_strides, must_refuse, refuses_or_conforms
 from conformance.faults.defects import find_defect
-from conformance.generics import LAYOUTS, over, with_spare_rows
+from conformance.generics import over, with_spare_rows
 from conformance.judge import Judge
 from conformance.malformed import judge_malformed
 from conformance.merge_calls import must_refuse_merge
@@ -30,7 +30,7 @@ from conformance.selfcheck.unchecked import (
     WithoutStartsUnchecked,
 )
 from conformance.showing.command import show_file
-from conformance.targets.base import Target
+from conformance.targets.base import LAYOUTS, Target
 from conformance.targets.models import NumpyTarget
 from conformance.verdict import Crashed, Differs, Unsupported
 from conformance.write_calls import good_write, longer_write, must_refuse_dtype

@@ -16,12 +16,13 @@ from conformance.cases import STRIDED
 from conformance.extremes import requests_beyond_uint16
 from conformance.faults.defects import find_defect
 from conformance.generation import Geometry, realize
-from conformance.generics import LAYOUTS, over
+from conformance.generics import over
 from conformance.judge import Judge, expected_rows
 from conformance.selfcheck.test_store import with_six_gb
 from conformance.shrinking import gather_caches, gathers, shrink
 from conformance.shrinking.search import REDUCERS, check
 from conformance.strategies import gather_cases, twin_cases
+from conformance.targets.base import LAYOUTS
 from conformance.verdict import Differs
 from fixtures.cases import CONTIGUOUS, ONE, Arrangement, GatherCase
 from fixtures.store import Fixture, save

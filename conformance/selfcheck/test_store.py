@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 
 from conformance.cases import FAR, NAMED, Named, cases_of, strided_gather
 from conformance.extremes import EXTREMES
-from conformance.generics import LAYOUTS, over
+from conformance.generics import over
 from conformance.judge import expected_rows
 from conformance.selfcheck.storing import lies_alike, stored
 from conformance.strategies import gather_cases, twin_cases
+from conformance.targets.base import LAYOUTS
 from fixtures.cases import Arrangement, GatherCase
 from fixtures.placement import is_huge, place
 from fixtures.store import BadFixture, Fixture, clause_in, load, name_of, save

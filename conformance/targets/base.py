@@ -13,6 +13,7 @@ from conformance.memory import Memory
 from fixtures.serve_cases import Context, GatherCall
 from reference.context_metadata import ContextMetadata
 from reference.profiles import DEFAULT, Profile
+from reference.records import FP8_DS_MLA, GENERIC, NVFP4_DS_MLA
 from reference.serving import Serving
 
 GATHER = "gather.nvfp4"
@@ -39,6 +40,9 @@ GATHERS = {
     "fp8": (GATHER_GENERIC, GATHER_GENERIC_STARTS, "gather_and_maybe_dequant_cache"),
 }
 """By kv_cache_dtype: the capability of its gather without seq_starts, the one with them, and the method."""
+
+LAYOUTS = {layout.name: layout for layout in (NVFP4_DS_MLA, FP8_DS_MLA, GENERIC["auto", 576], GENERIC["fp8", 576])}
+"""One layout for each kind of record, by its name in GATHERS."""
 
 OPERATORS = {
     **{capability: operator for bare, with_starts, operator in GATHERS.values() for capability in (bare, with_starts)},

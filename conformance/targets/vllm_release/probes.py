@@ -10,15 +10,12 @@ import numpy as np
 from conformance import pending
 from conformance.raised import told
 from conformance.shortage import is_shortage, stated
-from conformance.targets.base import GATHERS, WRITES, Target
+from conformance.targets.base import GATHERS, LAYOUTS, WRITES, Target
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, Placement, others, place
 from fixtures.write_cases import WriteCase, place_write
-from reference.records import FP8_DS_MLA, GENERIC, NVFP4_DS_MLA
 
 _OF_DEVICES = re.compile(r"\bSM ?_?\d{2,3}|compute capability|no kernel image", re.IGNORECASE)
-
-LAYOUTS = {layout.name: layout for layout in (NVFP4_DS_MLA, FP8_DS_MLA, GENERIC["auto", 576], GENERIC["fp8", 576])}
 
 
 def refusal_of_device(target: Target, capability: str) -> str | None:
