@@ -1,79 +1,105 @@
-"""The kernels as NVRTC compiles them, or changed copies of them, with what their machine code shows."""
+"""The machine code (SASS) of a kernel, as the text that nvdisasm writes of a cubin. No GPU is needed."""
 
 import functools
+import importlib.util
 import re
-import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
-from kernels import cross, sources
-from kernels.catalog import GATHERS
-from kernels.disassembly import Instruction, MissingDisassembler, disassemble, nvdisasm
-from kernels.elf import Image
+from kernels import cross
+from kernels.cache import BuildError
+from kernels.host_build import explain
 from kernels.kernel import Kernel
-from kernels.lanes import Access, accesses
+
+_INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\S*)(.*?)\s*;", re.M)
+_STACK = re.compile(r"EIATTR_(?:FRAME|MIN_STACK)_SIZE\n(?:.*\n)*?.*index@\((\S+)\)\n.*\.word\s+(0x[0-9a-f]+)")
+_TOUCHES_MEMORY = re.compile(r"LD(?!C)|ST|ATOM|RED|CCTL|U(?:BLK|TMA|RED)")
+_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "96": 12, "128": 16, "256": 32}
 
 
 @dataclass(frozen=True)
 class MachineCode:
-    """A kernel as it was compiled for one architecture."""
+    """The machine code of one cubin. `text` is what nvdisasm writes of it."""
 
-    image: Image
-    code: tuple[Instruction, ...]
-    accesses: tuple[Access, ...]
+    text: str
+
+    @property
+    def kernels(self) -> list[str]:
+        """Return the names of the functions that have a section of code."""
+        return re.findall(r"^\s*\.section\s+\.text\.(\w+)", self.text, re.M)
+
+    @cached_property
+    def instructions(self) -> list[tuple[str, str]]:
+        """Return (opcode, operands) of each instruction, such as ("LDG.E.64", "R2, desc[UR6][R2.64+0x80]")."""
+        return [(opcode, operands.strip()) for opcode, operands in _INSTRUCTION.findall(self.text)]
+
+    @property
+    def memory_instructions(self) -> set[str]:
+        """Return the families of instructions that touch memory, such as "LDG". Loads of constants are left out."""
+        return {opcode.split(".")[0] for opcode, _ in self.instructions if _TOUCHES_MEMORY.match(opcode)}
+
+    @property
+    def conversions(self) -> set[str]:
+        """Return the opcodes that know a format of small floating-point numbers, such as e2m1."""
+        return {opcode for opcode, _ in self.instructions if re.search(r"E\dM\d", opcode)}
+
+    @property
+    def loops(self) -> int:
+        """Return how many branches with a condition lead back."""
+        places = {label[1]: label.start() for label in re.finditer(r"^(\.L_x_\d+):", self.text, re.M)}
+        branches = re.finditer(r"@!?U?P\d\s+BRA\b.*`\((\.L_x_\d+)\)", self.text)
+        return sum(places[branch[1]] < branch.start() for branch in branches)
 
     def local_memory(self) -> list[str]:
-        """Return whatever shows that it uses local memory, be it for an array or for spilled registers."""
-        lines = [str(line) for line in self.code if line.name in ("LDL", "STL")]
-        return lines + [f"{name}: {size} bytes" for name, size in self.image.stack_bytes.items() if size]
+        """Return whatever shows that the kernel uses local memory, be it for an array or for spilled registers."""
+        lines = [f"{opcode} {operands}" for opcode, operands in self.instructions if opcode[:3] in ("LDL", "STL")]
+        return lines + [f"{name}: {int(size, 16)} bytes" for name, size in _STACK.findall(self.text) if int(size, 16)]
 
-    def patterns(self, kind: str) -> dict[str, int]:
-        """Return how often a warp loads or stores in which pattern, without loads of the same bytes by all lanes."""
-        found = [access for access in self.accesses if access.kind == kind]
-        return Counter(access.pattern for access in found if kind == "store" or not access.uniform)
+    def widths(self, family: str) -> Counter[int]:
+        """Return how many instructions of a family, "LDG" or "STG", move 1, 2, 4, 8 or 16 bytes for each lane."""
+        opcodes = [opcode.split(".") for opcode, _ in self.instructions if opcode.split(".")[0] == family]
+        return Counter(next((_BYTES[part] for part in parts if part in _BYTES), 4) for parts in opcodes)
 
-    def conversions(self) -> set[str]:
-        """Return the instructions that know a format of small floating-point numbers."""
-        return {line.opcode for line in self.code if re.search(r"E\dM\d", line.opcode)}
+
+def disassemble(image: bytes) -> MachineCode:
+    """Return the machine code of a cubin; skip the test without nvdisasm.
+
+    Raises:
+        BuildError: nvdisasm refuses the cubin. The message ends with what it says.
+    """
+    found = nvdisasm()
+    if found is None:
+        pytest.skip("nvdisasm not found; run `pip install nvidia-cuda-nvdisasm`")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(image)
+        file.flush()
+        # Without the analysis of branches, which costs a quarter of the time and changes none of these lines.
+        done = subprocess.run([found, "--no-dataflow", file.name], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BuildError(explain(f"{found} refuses the cubin", done.stderr or done.stdout))
+    return MachineCode(done.stdout)
+
+
+def nvdisasm() -> Path | None:
+    """Return the newest nvdisasm of pip's packages, None without one."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+    # One folder a major version, nvidia/cu13 and so on.
+    found = [path for root in roots for path in root.glob("cu[0-9]*/bin/nvdisasm")]
+    return max(found, key=lambda path: int(path.parent.parent.name.removeprefix("cu")), default=None)
 
 
 @functools.cache
-def compiled(arch: str, kernel: Kernel | str, root: Path | None = None) -> Image:
-    """Return a kernel of the sources below `root`, or the gather of that name, as NVRTC compiles it for `arch`.
+def machine_code(arch: str, kernel: Kernel, root: Path | None = None) -> MachineCode:
+    """Return the machine code of a kernel of the sources below `root`, as NVRTC compiles it for `arch`.
 
-    Errors: as of `cross.compile_for`.
+    Errors: as of `cross.compile_for` and `disassemble`.
     """
     recipe = cross.recipe(arch, root, kernel)
-    return Image(recipe.cached().read_bytes() if root is None else recipe.compile().image)
-
-
-@functools.cache
-def machine_code(arch: str, kernel: Kernel | str, root: Path | None = None) -> MachineCode:
-    """Return what `compiled` returns, disassembled; errors as of `disassemble` and `accesses` too."""
-    skip_without_nvdisasm()
-    image = compiled(arch, kernel, root)
-    symbol = (GATHERS[kernel] if isinstance(kernel, str) else kernel).symbol
-    code = disassemble(image.image)[symbol]
-    return MachineCode(image, code, tuple(accesses(code, dict(image.symbols))))
-
-
-def skip_without_nvdisasm() -> None:
-    """Skip the test, naming the package that it lacks."""
-    try:
-        nvdisasm()
-    except MissingDisassembler as missing:
-        pytest.skip(str(missing))
-
-
-def changed(folder: Path, kernel: str, old: str, new: str) -> Path:
-    """Return `folder` with a copy of the sources in which `old`, which a kernel's text has once, is `new`."""
-    for part in ("cuda", "host"):
-        shutil.copytree(sources.DEFAULT_ROOT / part, folder / part)
-    source = folder / GATHERS[kernel].source
-    text = source.read_text()
-    assert text.count(old) == 1, f"{source} has {text.count(old)} times: {old}"
-    source.write_text(text.replace(old, new))
-    return folder
+    return disassemble(recipe.cached().read_bytes() if root is None else recipe.compile().image)
