@@ -163,10 +163,11 @@ NAMING = {
         "conformance/workspaces.py",
         "conformance/startups.py",
         "conformance/identify/report.py",
+        "conformance/diagnosis/write.py",
     ),
     "reference/serving.py",
 }
-"""The modules that name the clause that an answer breaks, or that a configuration breaks."""
+"""The modules that name the clause that an answer, a configuration or a fault breaks."""
 
 
 def test_no_code_decides_by_the_number_of_a_clause() -> None:
