@@ -12,7 +12,7 @@ from conformance.diagnosis.budget import SEARCHES, NotLookedInto
 from conformance.diagnosis.candidates import explain_alike
 from conformance.diagnosis.explanation import UNEXPLAINED, Diagnosis, Explanation, fault_lines
 from conformance.diagnosis.gather import explain_call
-from conformance.diagnosis.loop import explain_attend
+from conformance.diagnosis.loop import explain_loop
 from conformance.diagnosis.merge import explain_merge
 from conformance.diagnosis.write import explain_write
 from conformance.diagnosis.write_recipe import recipe_lines
@@ -72,12 +72,8 @@ class Search:
 SEARCH: dict[type, Search] = {
     Alike: Search(explain_alike),
     GatherSighting: Search(explain_call),
-    LoopSighting: Search(explain_attend),
-    MergeSighting: Search(lambda sighting: explain_merge(sighting.cases, sighting.seen)),
-    WriteSighting: Search(
-        lambda sighting: explain_write(sighting.cases, sighting.seen, sighting.recipe),
-        recipe_lines,
-        f"{UNEXPLAINED}, of those that were tried",
-    ),
+    LoopSighting: Search(explain_loop),
+    MergeSighting: Search(explain_merge),
+    WriteSighting: Search(explain_write, recipe_lines, f"{UNEXPLAINED}, of those that were tried"),
 }
 """By type of sighting, the search."""

@@ -10,14 +10,13 @@ loop does not have, takes two that are closer together than the gate can see.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from conformance.attend_calls import Asked, Bounds, LoopSighting, bounds_of
+from conformance.attend_calls import Bounds, LoopSighting, bounds_of
 from conformance.close import must_be_close
 from conformance.context_generation import Batch
 from conformance.diagnosis.candidates import defects_of, explain_by
@@ -30,32 +29,19 @@ from conformance.verdict import Differs
 from reference.merging import Partial
 
 
-def explain_attend(sighting: LoopSighting) -> list[Explanation]:
-    """Return the known faults of loops that give what was seen. See explain_loop."""
+def explain_loop(sighting: LoopSighting) -> list[Explanation]:
+    """Return the known faults whose results are what the last call gave, within the target's bounds and a model's."""
     batch, _ = sighting.asked[-1]
     of_binary32 = bounds_of(batch, sighting.whole, "binary32")
-    return explain_loop(sighting.asked, sighting.whole, sighting.found, sighting.bounds, of_binary32)
+    return explain_by(defects_of(ATTEND, "context"), partial(_agrees, sighting, of_binary32))
 
 
-def explain_loop(
-    asked: Sequence[Asked], whole: Whole, found: Partial, bounds: Bounds, of_binary32: Bounds
-) -> list[Explanation]:
-    """The known faults whose results are, within both bounds, what the last of several calls gave.
-
-    `whole` is the right answer to that call, `bounds` are those of the target and `of_binary32` those of the models.
-    """
-    agrees = partial(_agrees, asked, whole, found, bounds, of_binary32)
-    return explain_by(defects_of(ATTEND, "context"), agrees)
-
-
-def _agrees(
-    asked: Sequence[Asked], whole: Whole, found: Partial, bounds: Bounds, of_binary32: Bounds, make: Make
-) -> bool:
+def _agrees(sighting: LoopSighting, of_binary32: Bounds, make: Make) -> bool:
     target = make()
-    results = [_result(target, *each) for each in asked]
-    pairs = zip(found, results[-1], bounds, of_binary32, strict=True)
+    results = [_result(target, *each) for each in sighting.asked]
+    pairs = zip(sighting.found, results[-1], sighting.bounds, of_binary32, strict=True)
     alike = all(_near(observed, predicted, mine + its) for observed, predicted, mine, its in pairs)
-    return alike and _is_seen(target, asked[-1][0], whole, results[-1], of_binary32)
+    return alike and _is_seen(target, sighting.asked[-1][0], sighting.whole, results[-1], of_binary32)
 
 
 def _result(target: Target, batch: Batch, softmax_scale: float) -> Partial:

@@ -24,7 +24,7 @@ from conformance.faults.defect import Defect
 from conformance.faults.merges import DEFECTS
 from conformance.faults.stepwise import Stepwise
 from conformance.judge import Judge
-from conformance.merges import MergeObservation, call_merge, compare, look_at_merge
+from conformance.merges import MergeObservation, MergeSighting, call_merge, compare, look_at_merge
 from conformance.sighting import Make
 from conformance.verdict import Differs
 from fixtures.merge_cases import MergeCase, is_huge, place_merge
@@ -37,11 +37,13 @@ MOST, MOST_IN_PAIRS = 1 << 21, 1 << 15
 Candidates = Iterator[tuple[tuple[Defect, ...], Make]]
 
 
-def explain_merge(cases: Sequence[MergeCase], seen: MergeObservation) -> list[Explanation]:
-    """The known faults that, after calls one after the other on the arrays of the first, may leave what was observed.
+def explain_merge(sighting: MergeSighting) -> list[Explanation]:
+    """Return the known faults that may leave what was seen or, if there are none, pairs of faults in different steps.
 
-    Where there is none, the pairs of faults in different steps that may. `seen` is what the last call left.
+    Raises:
+        NotLookedInto: the call is too large, or the time is over before all faults were tried and none was found.
     """
+    cases, seen = sighting.cases, sighting.seen
     size = cases[-1].prefix_output.size
     if is_huge(cases[0]) or size > MOST:
         raise NotLookedInto("known faults are not looked for in calls of this size")

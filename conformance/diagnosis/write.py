@@ -16,6 +16,7 @@ from conformance.faults.write_targets import FaultyWriter
 from conformance.faults.writers import DEFECTS
 from conformance.memory import ArrayMemory, Region
 from conformance.observe import Observation, look
+from conformance.writes import WriteSighting
 from fixtures.placement import Poison
 from fixtures.write_cases import WriteCase, is_huge, place_write
 from reference.profiles import Profile
@@ -45,15 +46,15 @@ class Memo:
         return np.stack([self._of[key] for key in keys])
 
 
-def explain_write(cases: Sequence[WriteCase], seen: Observation, profile: Profile) -> list[Explanation]:
-    """Return the known faults that, after calls one after the other on the arrays of the first, leave what was seen.
+def explain_write(sighting: WriteSighting) -> list[Explanation]:
+    """Return the known faults that leave what was seen, as far as budget.SECONDS reach.
 
-    `seen` is what the last call left; `profile` is what the target declares. What is not found within budget.SECONDS is
-    not found. Faults of records, which have to give those of one token before all are worked out, are tried first.
+    Faults of records are tried first: they must give the record of one token before all are worked out.
 
     Raises:
         NotLookedInto: none was found by then, and some are left.
     """
+    cases, seen, profile = sighting.cases, sighting.seen, sighting.recipe
     until = deadline()
     token = _first_wrong(cases[0], seen, profile) if len(cases) == 1 else None
     memo, found = Memo(), list[Defect]()

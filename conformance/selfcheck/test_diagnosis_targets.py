@@ -11,7 +11,7 @@ import pytest
 
 from conformance import cases as gather_cases
 from conformance import context_cases as contexts
-from conformance.attend_calls import judge_attend
+from conformance.attend_calls import LoopSighting, judge_attend
 from conformance.attending import gather_of, must_attend_to_its_context, sighting_of
 from conformance.context_generation import realize
 from conformance.diagnosis import budget, candidates
@@ -35,7 +35,7 @@ from conformance.gate import test_plan as plan_gate
 from conformance.judge import Judge
 from conformance.merge_calls import must_merge_anew
 from conformance.merge_generation import EVERY, mixed
-from conformance.merges import judge_merge, observe_merge
+from conformance.merges import MergeSighting, judge_merge, observe_merge
 from conformance.one_softmax import Arithmetic, attend_whole, error_bounds
 from conformance.selfcheck.bf16_loops import BF16
 from conformance.selfcheck.diagnosing import (
@@ -178,9 +178,9 @@ def test_a_write_elsewhere_is_not_taken_for_a_fault_of_a_merge_that_makes_none()
     case, fault = mixed(5, 3, 64), find_defect("merge-weights-swapped")
     seen = observe_merge(Judge(fault.target()), case, POISONS[0])
     assert seen is not None
-    assert [each.name for each in explain_merge([case], seen)] == [fault.name]
+    assert [each.name for each in explain_merge(MergeSighting((case,), seen))] == [fault.name]
     spoilt = replace(seen, around=replace(seen.around, strays={"output": [-1]}))
-    assert explain_merge([case], spoilt) == []
+    assert explain_merge(MergeSighting((case,), spoilt)) == []
 
 
 def test_a_loop_barely_beyond_its_bounds_is_not_taken_for_a_fault_that_does_nothing_here() -> None:
@@ -188,7 +188,8 @@ def test_a_loop_barely_beyond_its_bounds_is_not_taken_for_a_fault_that_does_noth
     whole = attend_whole(batch)
     output, lse = error_bounds(whole, batch.case.chunked_context, Arithmetic(8))
     found = Partial(whole.output + 1.5 * output, whole.lse + 1.5 * lse)
-    assert explain_loop([(batch, whole.softmax_scale)], whole, found, (output, lse), (output, lse)) == []
+    asked = ((batch, whole.softmax_scale),)
+    assert explain_loop(LoopSighting(asked, whole, found, (output, lse))) == []
 
 
 def test_a_faulty_loop_that_computes_in_bf16_is_named() -> None:

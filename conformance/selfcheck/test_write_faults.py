@@ -38,7 +38,7 @@ from conformance.write_extremes import (
     tiles_of_every_mantissa,
 )
 from conformance.write_generation import FINITE, Slots, every_amax, every_pair, every_rope, realize
-from conformance.writes import judge_write, must_write_anew, observe_write
+from conformance.writes import WriteSighting, judge_write, must_write_anew, observe_write
 from fixtures.placement import POISONS
 from fixtures.write_cases import WriteCase
 from reference import quantize
@@ -161,14 +161,14 @@ def off_by_one_bit(case: WriteCase) -> Observation:
 
 def test_bytes_that_no_fault_writes_are_explained_by_none() -> None:
     case = realize(Slots(9, 4), 5)
-    assert explain_write([case], off_by_one_bit(case), DEFAULT) == []
+    assert explain_write(WriteSighting((case,), off_by_one_bit(case), DEFAULT)) == []
 
 
 def test_a_write_beside_the_cache_is_not_taken_for_a_fault_that_makes_none() -> None:
     case, fault = realize(Slots(9, 4), 5), find_defect("write-nibbles-swapped")
     seen = observe_write(Judge(fault.target()), case, POISONS[0])
-    assert explain_write([case], seen, DEFAULT) == [Explanation((fault,))]
-    assert explain_write([case], replace(seen, strays={"kv_cache": [-1]}), DEFAULT) == []
+    assert explain_write(WriteSighting((case,), seen, DEFAULT)) == [Explanation((fault,))]
+    assert explain_write(WriteSighting((case,), replace(seen, strays={"kv_cache": [-1]}), DEFAULT)) == []
 
 
 def test_a_difference_is_not_looked_into_for_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_a_difference_is_not_looked_into_for_longer_than_it_may(monkeypatch: pyt
     seen = observe_write(Judge(fault.target()), case, POISONS[0])
     monkeypatch.setattr(budget, "SECONDS", -1.0)
     with pytest.raises(NotLookedInto, match="of the 0 that -1 seconds sufficed for"):
-        explain_write([case], seen, DEFAULT)
+        explain_write(WriteSighting((case,), seen, DEFAULT))
 
 
 def test_a_sixth_of_bf16_and_one_of_four_digits_give_the_same_scale_bytes() -> None:
