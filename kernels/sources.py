@@ -5,6 +5,7 @@ changed copy can be judged.
 """
 
 import hashlib
+import shutil
 from pathlib import Path
 
 DEFAULT_ROOT = Path(__file__).resolve().parent
@@ -33,3 +34,26 @@ def sources_sha256(root: Path) -> str:
 def build_key(root: Path, *parts: str) -> str:
     """Return a SHA-256, in hex, over the sources below `root` and `parts`, which name flags, compiler and headers."""
     return hashlib.sha256("\0".join((sources_sha256(root), *parts)).encode()).hexdigest()
+
+
+def copy_sources(folder: Path) -> Path:
+    """Copy the sources into a folder, to be changed there. Return the folder, which is a sources root then."""
+    for part in ("cuda", "host"):
+        shutil.copytree(DEFAULT_ROOT / part, folder / part)
+    return folder
+
+
+def changed_sources(folder: Path, file: str, *changes: tuple[str, str]) -> Path:
+    """Copy the sources into a folder, and in one file of the copy replace each `old` by its `new`. Return the folder.
+
+    Raises:
+        ValueError: an `old` does not occur exactly once in the file.
+    """
+    path = copy_sources(folder) / file
+    text = path.read_text()
+    for old, new in changes:
+        if text.count(old) != 1:
+            raise ValueError(f"{old!r} stands {text.count(old)} times in {file}")
+        text = text.replace(old, new)
+    path.write_text(text)
+    return folder

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.sources import DEFAULT_ROOT
+from kernels.sources import changed_sources
 
 PLAIN = "cuda/nvfp4_gather_plain.cu"
 ROW = "cuda/gather_row.cuh"
@@ -54,14 +53,7 @@ class Mutant:
             ValueError: if `old` does not occur exactly once in the file.
 
         """
-        for part in ("cuda", "host"):
-            shutil.copytree(DEFAULT_ROOT / part, folder / part)
-        path = folder / self.file
-        source = path.read_text()
-        if source.count(self.old) != 1:
-            raise ValueError(f"mutant {self.name}: {self.old!r} stands {source.count(self.old)} times in {self.file}")
-        path.write_text(source.replace(self.old, self.new))
-        return folder
+        return changed_sources(folder, self.file, (self.old, self.new))
 
 
 START = "args.seq_starts == nullptr ? 0 : args.seq_starts[owner];"

@@ -11,7 +11,7 @@ import pytest
 
 from conformance.faults.mutants import MUTANTS
 from conformance.selfcheck.running import ROOT, gate
-from kernels.sources import DEFAULT_ROOT
+from kernels.sources import copy_sources
 
 DOC = (ROOT / "docs" / "replay.md").read_text()
 FAULTY = next(mutant for mutant in MUTANTS if mutant.name == "tuned: start rounded down to its block")
@@ -59,8 +59,7 @@ def test_a_bisect_finds_the_commit_that_broke_a_kernel(fixture: Path, tmp_path: 
     repository = tmp_path / "kernels"
     repository.mkdir()
     git(repository, "init", "-q")
-    for part in ("cuda", "host"):
-        shutil.copytree(DEFAULT_ROOT / part, repository / part)
+    copy_sources(repository)
     source = repository / FAULTY.file
     for number in range(6):
         text = source.read_text() + f"// change {number}\n"

@@ -1,6 +1,5 @@
 """How the kernels get built: the cache, the headers, the compilers' own words, and architectures that are not here."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,9 +19,7 @@ GATHER = "host/nvfp4_gather.cpp"
 def copied_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A sources root to change, and an empty cache."""
     monkeypatch.setenv("NVFP4_MLA_CACHE", str(tmp_path / "cache"))
-    for folder in ("cuda", "host"):
-        shutil.copytree(sources.DEFAULT_ROOT / folder, tmp_path / "sources" / folder)
-    return tmp_path / "sources"
+    return sources.copy_sources(tmp_path / "sources")
 
 
 def test_a_second_build_of_the_same_sources_runs_no_compiler(

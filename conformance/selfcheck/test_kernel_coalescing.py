@@ -9,11 +9,12 @@ import pytest
 
 from conformance.selfcheck.test_kernel_generic import generic_call
 from conformance.selfcheck.test_kernel_merge import merge_call
-from conformance.selfcheck.warp_trace import LANES, Trace, changed
+from conformance.selfcheck.warp_trace import LANES, Trace
 from kernels.catalog import GATHERS, KERNELS
 from kernels.generic_catalog import GENERIC_GATHERS
 from kernels.merge_catalog import MERGES
 from kernels.ops import Operators
+from kernels.sources import changed_sources
 
 ROWS = KERNELS["tuned"].rows_of_warp
 WARPS = 8  # of the tuned kernel
@@ -120,16 +121,16 @@ STRIDED = {
 @pytest.mark.parametrize("name", SLOW)
 def test_lanes_of_the_tuned_kernel_that_lie_apart_are_noticed(name: str, tmp_path: Path) -> None:
     shown, changes = SLOW[name]
-    assert faults_of_tuned(changed(tmp_path, TUNED, *changes)) == shown
+    assert faults_of_tuned(changed_sources(tmp_path, TUNED, *changes)) == shown
 
 
 @pytest.mark.parametrize("name", STRIDED)
 def test_lanes_of_the_plain_kernel_that_lie_apart_are_noticed(name: str, tmp_path: Path) -> None:
-    trace, call = gather("plain", changed(tmp_path, PLAIN, (LOOP, STRIDED[name])))
+    trace, call = gather("plain", changed_sources(tmp_path, PLAIN, (LOOP, STRIDED[name])))
     assert trace.stores(call["dst"], 4) == [{"32 x 4": 8, "1 x 128": 1}] * len(call["dst"])
 
 
 def test_lanes_may_share_out_a_stretch_in_any_order(tmp_path: Path) -> None:
     words = "kLatentOffset) + lane;"
-    root = changed(tmp_path, TUNED, (words, words.replace("lane", "(lane ^ 5)")))
+    root = changed_sources(tmp_path, TUNED, (words, words.replace("lane", "(lane ^ 5)")))
     assert faults_of_tuned(root) == []

@@ -6,12 +6,12 @@ import pytest
 
 from conformance.selfcheck import machine_code as reader
 from conformance.selfcheck.machine_code import disassemble, machine_code
-from conformance.selfcheck.warp_trace import changed
 from kernels import cross
 from kernels.cache import BuildError
 from kernels.catalog import GATHERS, KERNELS
 from kernels.generic_catalog import GENERIC_GATHERS
 from kernels.merge_catalog import MERGES
+from kernels.sources import changed_sources
 
 pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
 
@@ -106,7 +106,7 @@ NARROWER = {
 
 @pytest.mark.parametrize(("arch", "change"), [("sm_90", "an array"), ("sm_120a", "spills")])
 def test_local_memory_is_noticed_in_the_code_and_beside_it(tmp_path: Path, arch: str, change: str) -> None:
-    root = changed(tmp_path, TUNED.source, LOCAL_MEMORY[change])
+    root = changed_sources(tmp_path, TUNED.source, LOCAL_MEMORY[change])
     machine = machine_code(arch, TUNED, root)
     assert any(notice.startswith("LDL") for notice in machine.local_memory())
     assert any(notice.startswith("nvfp4_gather_tuned: ") for notice in machine.local_memory())
@@ -116,14 +116,14 @@ def test_local_memory_is_noticed_in_the_code_and_beside_it(tmp_path: Path, arch:
 @pytest.mark.parametrize(("arch", "change"), [("sm_90", "loads of bytes"), ("sm_120a", "stores in halves")])
 def test_narrower_loads_and_stores_are_noticed(tmp_path: Path, arch: str, change: str) -> None:
     family, width, old, new = NARROWER[change]
-    root = changed(tmp_path, TUNED.source, (old, new))
+    root = changed_sources(tmp_path, TUNED.source, (old, new))
     assert width in machine_code(arch, TUNED, root).widths(family)
 
 
 def test_a_loop_that_lanes_leave_at_different_times_is_noticed(tmp_path: Path) -> None:
     search = "Position position = find(args, first, 0);"
     steps = "int steps = 0; for (unsigned n = lane; n > 1; ++steps) n = n % 2 == 1 ? 3 * n + 1 : n / 2;"
-    root = changed(tmp_path, TUNED.source, (search, f"{steps} if (steps == 1000) return; {search}"))
+    root = changed_sources(tmp_path, TUNED.source, (search, f"{steps} if (steps == 1000) return; {search}"))
     assert machine_code("sm_120a", TUNED, root).loops == TUNED.rows_of_warp + 1
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import re
-import shutil
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,6 +17,7 @@ from kernels import cross, host_build, quantization, sources
 from kernels.cache import BuildError
 from kernels.kernel import Kernel
 from kernels.quantization import Quantization
+from kernels.sources import changed_sources
 from kernels.write_catalog import WRITERS
 from kernels.writer import Writer
 
@@ -156,11 +156,9 @@ def test_a_build_that_failed_is_not_tried_again(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_changed_copy_of_the_sources_is_what_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVFP4_MLA_CACHE", str(tmp_path / "cache"))
-    for folder in ("cuda", "host"):
-        shutil.copytree(sources.DEFAULT_ROOT / folder, tmp_path / folder)
-    source = tmp_path / "cuda/nvfp4_ds_mla_write.cu"
-    source.write_text(source.read_text().replace("__fdiv_rn(amax, 6.0f)", "__fdiv_rn(amax, 3.0f)"))
+    change = ("__fdiv_rn(amax, 6.0f)", "__fdiv_rn(amax, 3.0f)")
+    root = changed_sources(tmp_path / "changed", "cuda/nvfp4_ds_mla_write.cu", change)
     call = write_call()
     call["kv_c"][0, 0] = bf16(6)[0]
-    Writer(tmp_path).concat_and_cache_mla(**call)
+    Writer(root).concat_and_cache_mla(**call)
     assert np.array_equal(call["kv_cache"][0, 0, [0, 320]], [0x05, 0x40])

@@ -6,7 +6,6 @@ each other lane. What a compiler for a GPU makes of the loads and stores, machin
 
 import ctypes
 import functools
-import shutil
 import subprocess
 import tempfile
 from collections import Counter, defaultdict
@@ -72,18 +71,6 @@ class Trace:
             Counter(_stretches([lane[place] for lane in lanes if place < len(lane)]) for place in range(_most(lanes)))
             for lanes in warps.values()
         ]
-
-
-def changed(folder: Path, file: str, *changes: tuple[str, str]) -> Path:
-    """Return `folder` with a copy of the sources in which a file's only `old` is `new`, for each of the changes."""
-    for part in ("cuda", "host"):
-        shutil.copytree(sources.DEFAULT_ROOT / part, folder / part)
-    text = (folder / file).read_text()
-    for old, new in changes:
-        assert text.count(old) == 1, f"{file} has {text.count(old)} times: {old}"
-        text = text.replace(old, new)
-    (folder / file).write_text(text)
-    return folder
 
 
 def _most(lanes: list[_Lane]) -> int:
