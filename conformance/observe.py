@@ -13,7 +13,7 @@ import numpy.typing as npt
 from conformance import pending, tally
 from conformance.memory import Region
 from conformance.raised import told, where
-from conformance.shortage import is_shortage, stated
+from conformance.shortage import Shortage, is_shortage, stated
 from conformance.targets.base import GATHERS, Target
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, ZERO, Poison, is_huge, others, place
@@ -86,19 +86,17 @@ def invoke(target: Target, operator: Callable[..., None], arguments: dict[str, A
 
     MemoryError, with the need, if it runs out of memory: that says nothing of what it does where there is more.
     """
-    if target.memory.on_device:
-        pending.take()  # what was there before is not this call's
-    try:
+
+    def call() -> None:
         with _around(target):
             operator(**{name: _handed(value) for name, value in arguments.items()})
-    except KeyboardInterrupt:
+
+    try:
+        left = pending.call_and_take(target.memory, call)
+    except (KeyboardInterrupt, Shortage):
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out of a verdict
-        if is_shortage(error):
-            raise stated(error, target.memory) from error
         raise TargetError.of(error) from error
-    finally:
-        left = pending.take() if target.memory.on_device else None
     tally.note(target, getattr(operator, "__name__", ""), arguments)
     if left:
         raise LeftPending(f"the call returned and left a CUDA error pending: {left} (DEVICE-10)")

@@ -9,7 +9,11 @@ from __future__ import annotations
 import ctypes
 import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+from conformance.memory import Memory
+from conformance.shortage import is_shortage, stated
 
 _MAPS = Path("/proc/self/maps")
 _runtimes: dict[str, ctypes.CDLL] = {}
@@ -23,6 +27,29 @@ def take() -> str | None:
         _find()
     pending = [_take(path, runtime) for path, runtime in _runtimes.items()]
     return "; ".join(error for error in pending if error) or None
+
+
+def call_and_take(memory: Memory, call: Callable[[], object]) -> str | None:
+    """Make a call on arrays of a memory; return the CUDA error that it leaves pending, None without one.
+
+    An exception of the call is passed on, and what it leaves pending is cleared.
+
+    Raises:
+        Shortage: the call runs out of memory. The text says how much it needed.
+    """
+    if memory.on_device:
+        take()  # what was there before is not this call's
+    try:
+        call()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if is_shortage(error):
+            raise stated(error, memory) from error
+        raise
+    finally:
+        left = take() if memory.on_device else None
+    return left
 
 
 def runtimes() -> tuple[str, ...]:

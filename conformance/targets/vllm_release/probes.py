@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance import pending
 from conformance.raised import told
-from conformance.shortage import is_shortage, stated
+from conformance.shortage import Shortage
 from conformance.targets.base import GATHERS, LAYOUTS, WRITES, Target
 from fixtures.cases import GatherCase
 from fixtures.placement import POISONS, Placement, others, place
@@ -32,22 +32,17 @@ def refusal_of_device(target: Target, capability: str) -> str | None:
 def _said(target: Target, operator: str, placements: dict[str, Placement], more: dict[str, Any]) -> str:
     """Return what was raised, or left pending, by a call of an operator; "" if nothing was."""
     regions = {name: target.memory.place(placement) for name, placement in placements.items()}
-    on_device = target.memory.on_device
-    if on_device:
-        pending.take()  # what was there before is not this call's
-    try:
+
+    def call() -> None:
         getattr(target, operator)(**{name: region.view for name, region in regions.items()}, **more)
-        left = pending.take() if on_device else None
         target.memory.synchronize()
-    except KeyboardInterrupt:
+
+    try:
+        return pending.call_and_take(target.memory, call) or ""
+    except (KeyboardInterrupt, Shortage):
         raise
     except BaseException as error:  # SystemExit and pytest's own skip and exit are no way out
-        if on_device:
-            pending.take()
-        if is_shortage(error):
-            raise stated(error, target.memory) from error
         return told(error)
-    return left or ""
 
 
 def _call(capability: str) -> tuple[str, dict[str, Placement], dict[str, Any]] | None:
