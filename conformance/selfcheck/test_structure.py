@@ -4,7 +4,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,73 +35,73 @@ def test_a_floor_imports_only_from_lower_ones(floor: str) -> None:
         assert {name for name in imports_of(path) if name in FLOORS} <= allowed, path
 
 
-ABOVE_JUDGES = {
-    *("faults", "diagnosis", "replaying", "shrinking", "showing", "vectors", "identify", "bench"),
-    *("reports", "running", "cli", "gate", "selfcheck"),
-}
-"""The rooms that look at what judges found; a judge, a target and a case know none of them."""
+ROOMS = (
+    *("spec", "process", "verdict", "memory", "targets", "operators", "device", "scenarios", "faults", "diagnosis"),
+    *("replay", "vectors", "identify", "bench", "matrix", "reports", "pytest_plugin", "commands", "cli", "__main__"),
+    *("gate", "selfcheck"),
+)
+"""The rooms of conformance/, lowest first. A room imports only from lower ones, not even within a function."""
 
-ABOVE = {
-    "targets": ABOVE_JUDGES | {"judge", "observe", "generation", "write_generation", "contexts", "scenarios"},
-    "faults": {"diagnosis", "identify", "replaying", "shrinking", "showing", "running", "cli", "gate", "selfcheck"},
-    "diagnosis": ABOVE_JUDGES - {"faults", "diagnosis"},
-    "identify": {"replaying", "shrinking", "showing", "running", "cli", "gate", "selfcheck"},
-    "replaying": {"identify", "bench", "reports", "running", "cli", "gate", "selfcheck"},
-    "reports": {"running", "cli", "gate", "selfcheck"},
-    "running": {"cli", "gate", "selfcheck"},
-}
-"""By room, some of those above it, which it does not import, not even within a function."""
+MOVES = dict(
+    line.split()
+    for line in (ROOT / "snapshot/rooms.txt").read_text().splitlines()
+    if line.strip() and not line.startswith("#")
+)
+"""Where each module that lies flat, or in a folder of another name, has its room until it is moved."""
 
-NO_JUDGES = {"__main__", "cli", "marked"}
-"""Flat modules that are above judges: commands, and what reads the marks of tests."""
-
-CASES = re.compile(r".*(cases|generation|strategies|extremes|generics|features|contexts|records)")
-"""Flat modules that make cases, by name, but for what judges and replays with them."""
+MAKING_CASES = re.compile(r".*\b(\w*_cases|generation|strategies|extremes|features|record_patterns)")
+"""The modules that make cases, by their names after the move."""
 
 
-def modules_of(path: Path) -> Iterator[str]:
-    """Every module that a file imports, wherever in it: "pytest", "conformance.judge", or a name of one."""
+def modules() -> dict[str, Path]:
+    paths = (ROOT / "conformance").rglob("*.py")
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def imported_by(path: Path, known: Collection[str]) -> set[str]:
+    """Return the modules that a file imports, wherever in it. `known` tells a module from a name in one."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in known else node.module for name in names}
         elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
+    return found
 
 
-def rooms_of(path: Path) -> set[str]:
-    """The rooms and flat modules of conformance that a file imports."""
-    return {name.split(".")[1] for name in modules_of(path) if name.startswith("conformance.")}
+def room_of(module: str) -> str:
+    """Return the room of a module, "" for the package itself and for what lies on another floor."""
+    floor, _, inside = MOVES.get(module, module).partition(".")
+    return inside.partition(".")[0] if floor == "conformance" else ""
 
 
-def lower_modules() -> list[Path]:
-    house = ROOT / "conformance"
-    flat = [path for path in house.glob("*.py") if path.stem not in NO_JUDGES]
-    return [*flat, *(path for room in ("memory", "targets", "scenarios") for path in (house / room).rglob("*.py"))]
+def test_no_room_imports_from_one_above_it() -> None:
+    known = modules()
+    for module, path in known.items():
+        own, used = room_of(module), {room_of(name) for name in imported_by(path, known)} - {""}
+        assert not own or {own, *used} <= {*ROOMS}, module
+        assert {name for name in used if own and ROOMS.index(name) > ROOMS.index(own)} == set(), module
 
 
-def test_no_judge_knows_a_fault_a_diagnosis_or_pytest() -> None:
-    for path in lower_modules():
-        assert not rooms_of(path) & ABOVE_JUDGES, path
-        assert not {name.split(".")[0] for name in modules_of(path)} & {"pytest", "_pytest", "xdist"}, path
-
-
-@pytest.mark.parametrize("room", ABOVE)
-def test_a_room_imports_none_of_those_above_it(room: str) -> None:
-    for path in (ROOT / "conformance" / room).rglob("*.py"):
-        assert not rooms_of(path) & ABOVE[room], path
-
-
-def test_the_verdicts_lie_at_the_bottom() -> None:
-    for path in (ROOT / "conformance/verdict.py", ROOT / "conformance/patience.py"):
-        assert rooms_of(path) <= {"patience"}, path
+def test_what_is_below_the_pytest_plugin_knows_no_pytest() -> None:
+    known = modules()
+    for module, path in known.items():
+        if room_of(module) in ROOMS[: ROOMS.index("matrix")]:
+            tops = {name.split(".")[0] for name in imported_by(path, known)}
+            assert not tops & {"pytest", "_pytest", "xdist"}, module
 
 
 def test_what_makes_cases_knows_no_judge() -> None:
-    making = {path.stem: path for path in (ROOT / "conformance").glob("*.py") if CASES.fullmatch(path.stem)}
-    making = {name: path for name, path in making.items() if name not in ("stored_cases", "broken_features")}
+    known = modules()
+    making = {module for module in known if MAKING_CASES.fullmatch(MOVES.get(module, module))}
+    making = {module for module in making if room_of(module) == "operators"} - {"conformance.broken_features"}
     assert len(making) >= 15
-    for path in making.values():
-        assert not rooms_of(path) & {"judge", "observe", "writes", "merges", "sighting", "serving", "attending"}, path
+    for module in making:
+        judging = {
+            name for name in imported_by(known[module], known) if MOVES.get(name, name).endswith(("judge", "observe"))
+        }
+        assert judging == set(), module
 
 
 @pytest.mark.parametrize("model", ["scalars", "records", "reading", "paging", "gather", "contract"])
