@@ -1,4 +1,4 @@
-"""Which features a target gets wrong, so that random tests leave them out, and their own tests alone are red."""
+"""Find the features that a target gets wrong. Random tests leave them out, so that their own tests alone are red."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def broken_features_of_writes(judge: Judge, form: str) -> frozenset[str]:
 
 
 _known: WeakKeyDictionary[Target, dict[str, tuple[Feature, ...]]] = WeakKeyDictionary()
-"""What each target of this process lacks, by operator."""
+"""The features that each target of this process gets wrong, by operator."""
 
 
 def _broken(

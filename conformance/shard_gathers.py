@@ -1,4 +1,4 @@
-"""The verdict on gathers of sharded context: each rank's own, and what they make together."""
+"""Judge the gathers of sharded context: each rank's, and the rows that all ranks make together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdicts: the five words, the exceptions that carry them, what was counted and what was observed."""
+"""Hold the five words of a verdict, the exceptions that carry them, counts, and evidence."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Evidence:
 
 
 class Differs(AssertionError):
-    """A target did not do what SPEC.md says.
+    """Say that a target did not do what SPEC.md says.
 
     `evidence` is what a fixture keeps. `sighting` is what was seen, for conformance.diagnosis to look into. Printing a
     difference searches for nothing.
@@ -68,7 +68,7 @@ class Differs(AssertionError):
 
     @property
     def text(self) -> str:
-        """Return the heading and the lines on what differs."""
+        """The heading and the lines on what differs."""
         if not isinstance(self._text, str):
             self._text = self._text()
         return self._text
@@ -79,27 +79,27 @@ class Differs(AssertionError):
 
 
 class Crashed(AssertionError):
-    """A target raised on a legal call."""
+    """Say that a target raised on a legal call."""
 
 
 class Unsupported(Exception):
-    """A target does not claim the capability that a case needs."""
+    """Say that a target does not claim the capability that a case needs."""
 
 
 class NotJudged(Exception):
-    """This machine cannot run the target, or the target on this case."""
+    """Say that this machine cannot run the target, or not on this case."""
 
 
 @dataclass
 class Count:
-    """How much was compared."""
+    """Count the cases, rows and elements that were compared."""
 
     cases: int = 0
     rows: int = 0
     elements: int = 0
 
     def add(self, rows: int, elements: int, cases: int = 1) -> None:
-        """Count what some more cases compared."""
+        """Add what some more cases compared."""
         PATIENCE.again()
         self.cases += cases
         self.rows += rows

@@ -85,7 +85,7 @@ def _bytes_of(field: Field, records: Records) -> Records:
 
 
 @lru_cache
-def _products(code: MiniFloat, scale: MiniFloat, per_byte: int) -> npt.NDArray[np.uint32]:
+def _products(code: MiniFloat, scale: MiniFloat, per_byte: int) -> npt.NDArray[np.uint16 | np.uint32]:
     """Return the bf16 products of each scale byte and the codes of each latent byte.
 
     Returns:

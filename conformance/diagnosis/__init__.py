@@ -1,1 +1,1 @@
-"""Which known fault explains a difference: one engine, asked by reports, replay and show, never by a judge."""
+"""Find the known faults that explain a difference. Reports, replay and show ask for that; a judge never does."""

@@ -1,4 +1,4 @@
-"""How long known faults are looked for: after one difference, and in a whole process."""
+"""Limit the time of searches for known faults: for one difference, and in a whole process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from conformance.patience import PATIENCE
 
 SECONDS = 4.0
-"""How long one difference is looked into."""
+"""The seconds that the search for one difference may take."""
 
 MOST_SECONDS = 20.0
 """After how long a process looks for known faults no more: a target may fail hundreds of tests."""
@@ -20,7 +20,7 @@ class NotLookedInto(Exception):
 
 
 class Searches:
-    """How long this process has looked for known faults, and how long it may."""
+    """Count the seconds that this process has spent on searches, `seconds`, of the `most` that it may."""
 
     seconds, most = 0.0, MOST_SECONDS
 

@@ -1,4 +1,4 @@
-"""Which known faults do as a target did: the catalogue's targets, asked the same."""
+"""Ask the targets of known faults what a target was asked, and find those that do the same."""
 
 from __future__ import annotations
 

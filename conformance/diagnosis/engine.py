@@ -1,4 +1,4 @@
-"""The one engine that looks for known faults, once for each failure, whatever the operator."""
+"""Look for the known faults of a failure: once for each failure, by one engine for all operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _known: WeakKeyDictionary[Differs, Diagnosis] = WeakKeyDictionary()
 
 
 def diagnose(error: BaseException | None) -> Diagnosis:
-    """Return what known faults explain a failure; an empty diagnosis of what is no difference, or shows too little.
+    """Return the known faults that explain a failure. The diagnosis is empty without a difference or a sighting.
 
     Each failure is looked into once.
     """
@@ -61,12 +61,12 @@ def look_into(sighting: object) -> Diagnosis:
 
 @dataclass(frozen=True)
 class Search:
-    """How one type of sighting is looked into: for faults, and for what else is to be said before them."""
+    """Hold the search for one type of sighting: its faults, and the remarks that come before them."""
 
     explain: Callable[[Any], Sequence[Explanation]]
     remarks: Callable[[Any], Sequence[str]] = lambda sighting: ()
     unexplained: str = UNEXPLAINED
-    """What is said where no fault is found."""
+    """The line for a failure that no fault explains."""
 
 
 SEARCH: dict[type, Search] = {

@@ -1,4 +1,4 @@
-"""What is said of a difference: which known faults, one or two at a time, predict what was observed."""
+"""Hold the known faults, one or two at a time, that predict a difference, and tell them in lines."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from typing import Protocol
 from conformance.explain import few
 
 SENTENCES, NAMES = 6, 12
-"""How many explanations are told with a sentence, and how many more by name."""
+"""The number of explanations that are told with a sentence, and of those that follow by name."""
 
 UNEXPLAINED = "no known fault explains it"
 
 
 class Named(Protocol):
-    """A fault of a catalogue."""
+    """Describe a fault of a catalogue."""
 
     @property
     def name(self) -> str:
-        """By which it is found."""
+        """The name by which a fault is found."""
 
     @property
     def sentence(self) -> str:
-        """What it does."""
+        """The sentence that says what the fault does."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A fault, or two at a time, and how many rows it predicts bit for bit; where none are counted, it predicts all."""
+    """Hold one fault, or two at a time, and the number of rows, of all `of`, that it predicts bit for bit.
+
+    Without a count, 0 of 0, it predicts all that was observed.
+    """
 
     faults: tuple[Named, ...]
     rows: int = 0
@@ -36,30 +39,30 @@ class Explanation:
 
     @property
     def exact(self) -> bool:
-        """Whether it predicts all that was observed."""
+        """Whether everything that was observed is predicted."""
         return self.rows == self.of
 
     @property
     def name(self) -> str:
-        """The faults' names."""
+        """The names of the faults."""
         return " + ".join(fault.name for fault in self.faults)
 
     @property
     def sentence(self) -> str:
-        """What the faults do."""
+        """The sentences of the faults."""
         return ", and ".join(fault.sentence for fault in self.faults)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What a search found: explanations, and the lines that are said of them."""
+    """Hold the explanations that a search found, and the lines that tell them."""
 
     explanations: tuple[Explanation, ...] = ()
     lines: tuple[str, ...] = ()
 
     @property
     def explained_by(self) -> tuple[str, ...]:
-        """Return the names of the faults, or pairs of faults, that predict exactly what was observed."""
+        """The names of the faults, or pairs of faults, that predict exactly what was observed."""
         return tuple(each.name for each in self.explanations if each.exact)
 
 

@@ -1,4 +1,4 @@
-"""Which known fault a gather has in what it does around its rows: what it writes elsewhere, or takes for its task."""
+"""Find the known faults of a gather from all that a call left: its rows, writes elsewhere, changed inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from conformance.targets.base import GATHERS
 from fixtures.placement import is_huge
 
 MOST_ROWS = 1 << 15
-"""T beyond which these are not tried: each is a whole call, between arrays that are read back."""
+"""The largest T for which faults of a whole call are tried. Each takes a call, and its arrays are read back."""
 
 
 def explain_call(sighting: GatherSighting) -> list[Explanation]:

@@ -1,4 +1,4 @@
-"""Which known fault a target has, from what it wrote."""
+"""Find the known faults of a gather from the rows that it wrote."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ PAIRED_ROWS = 4096
 """T beyond which pairs of faults are not tried: there are some two thousand, and each works out T addresses."""
 
 LOOKED_AT, LOOKED_AT_IN_PAIRS = 1024, 48
-"""How many rows a fault, or a pair, has to predict before it is tried on all."""
+"""The number of rows that a fault, or a pair, has to predict before it is tried on all."""
 
 AT_LEAST = 0.5
 """The share of the wrong rows that a fault has to explain to be worth naming where none explains all."""
 
 NO_PREDICTION = (IndexError, ValueError)
-"""What a gather raises that would read outside of all memory, or, of two faults, meets what neither expects."""
+"""The exceptions of a model that would read outside of all memory, or of two that do not go together."""
 
 Candidate = TypeVar("Candidate")
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a call wrote: uint16 [T, 576], where `nan` says whether a NaN stands for any (SPEC.md READ-6)."""
+    """Hold the rows that a call wrote, uint16 [T, 576]. `nan` says whether a NaN stands for any (SPEC.md READ-6)."""
 
     call: Call
     rows: Bf16Bits
     nan: str
 
     def is_of(self, gather: Gather) -> bool:
-        """Whether a gather would write all of it."""
+        """Return whether a gather would write all of these rows."""
         try:
             return all(hits.all() for hits in self._by_part(gather, self.every_row))
         except NO_PREDICTION:
             return False
 
     def hits(self, gather: Gather, which: Ints) -> Hits:
-        """bool [N]: which of those rows are as a gather would write them; none if it reads outside of all memory."""
+        """Return bool [N]: which rows are as a gather would write them; none if it reads outside of all memory."""
         try:
             return np.concatenate([*self._by_part(gather, which)])
         except NO_PREDICTION:
@@ -75,12 +75,12 @@ class Written:
 
     @cached_property
     def right_addresses(self) -> Ints:
-        """Those of most faults too, worked out once."""
+        """The results of steps that most faults share, worked out once."""
         return Gather().addresses(self.call)
 
 
 def explain(case: GatherCase, seen: Observation, nan: str = "canonical") -> list[Explanation]:
-    """The known faults whose dst equals the observed one bit for bit, or NaN for NaN if `nan` is "any".
+    """Return the known faults whose dst equals the observed one bit for bit, or NaN for NaN if `nan` is "any".
 
     Where there is none, the pairs of faults that do; else the one fault that predicts most rows, if it predicts at
     least half of those that are wrong and spoils less than it explains; else nothing. NotLookedInto if budget.SECONDS
@@ -126,7 +126,7 @@ def _exact_pairs(known: list[Fault], written: Written, right: Hits, until: float
 
 
 def _in_part(best: Fault, written: Written, right: Hits) -> list[Explanation]:
-    """A fault that does not predict all rows, if it is worth a word."""
+    """Return the fault that predicts most rows, if these are enough to name it."""
     rows = written.hits(best.gather, written.every_row)
     if (rows & ~right).sum() < AT_LEAST * (~right).sum() or rows.sum() <= right.sum():
         return []

@@ -1,4 +1,4 @@
-"""Which known fault a loop over chunks has, from its result.
+"""Find the known faults of a loop over chunks from its result.
 
 A loop that has a fault, and computes as its target says, is as far from what the fault is without rounding as
 ATTEND-2's bounds allow: these grow with the magnitudes of scores and values alone, which a fault in the order, the
@@ -58,7 +58,7 @@ def _near(observed: npt.NDArray[Any], predicted: npt.NDArray[Any], bound: Float6
 
 
 def _is_seen(target: Target, batch: Batch, whole: Whole, result: Partial, bounds: Bounds) -> bool:
-    """Whether the gate sees a fault here at all: one that does nothing to this batch explains nothing."""
+    """Return whether the gate sees the fault in this batch. A fault that changes nothing here explains nothing."""
     try:
         must_be_close(Judge(target), batch, whole, result, bounds)
     except Differs:

@@ -1,4 +1,4 @@
-"""Which known fault a merge has, from what it wrote.
+"""Find the known faults of a merge from what it wrote.
 
 A merge that has a fault is bound by MERGE like any other in all that the fault does not touch, so that what one writes
 is known up to MERGE's bounds alone: with the LSEs and partials that it reads and the shares that it gives them, its
@@ -53,7 +53,7 @@ def explain_merge(sighting: MergeSighting) -> list[Explanation]:
 
 
 def _pairs() -> Candidates:
-    """Two faults at a time, where no step is in both."""
+    """Yield two faults at a time that replace no step in common."""
     steps = {each: _replaced(type(each.target())) for each in DEFECTS}
     for first, second in combinations(DEFECTS, 2):
         if not steps[first] & steps[second]:
@@ -79,7 +79,7 @@ def _may_leave(cases: Sequence[MergeCase], seen: MergeObservation, make: Make) -
 
 
 def _is_seen(make: Make, cases: Sequence[MergeCase], poison: Poison) -> bool:
-    """Whether the gate sees a fault here at all: one that does nothing in this call explains nothing."""
+    """Return whether the gate sees the fault in this call. A fault that changes nothing here explains nothing."""
     try:
         compare(Judge(make()), cases[-1], _left(make, cases, poison, 0))
     except Differs:
@@ -88,7 +88,7 @@ def _is_seen(make: Make, cases: Sequence[MergeCase], poison: Poison) -> bool:
 
 
 def _left(make: Make, cases: Sequence[MergeCase], poison: Poison, off: int) -> MergeObservation:
-    """What a fault's model leaves with all its numbers so many bounds off; what it raises is passed on."""
+    """Return what a fault's model leaves with all its numbers `off` bounds off. Its exceptions are passed on."""
     target = make()
     assert isinstance(target, Stepwise)
     target.off, memory = off, target.memory

@@ -1,4 +1,4 @@
-"""Which known fault a writer has, from what it wrote."""
+"""Find the known faults of a writer from what it wrote."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SILENT = ("WRITE-8", "WRITE-9", "WRITE-21")
 
 
 class Memo:
-    """The right records, each worked out once, since most faults are about what becomes of right records."""
+    """Return right records, each worked out once. Most faults are about what becomes of right records."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Start without any record."""
         self._of: dict[bytes, Records] = {}
 
     def __call__(self, call: WriteCall, kv_c: Bf16Bits, k_pe: Bf16Bits) -> Records:
-        """See write_steps.records."""
+        """Return the records of some tokens, as write_steps.records has them."""
         keys = [row.tobytes() for row in np.concatenate([kv_c, k_pe], axis=1)]
         new = [number for number, key in enumerate(keys) if key not in self._of]
         self._of.update(zip([keys[i] for i in new], records(call, kv_c[new], k_pe[new]), strict=True))
@@ -75,7 +75,10 @@ def explain_write(sighting: WriteSighting) -> list[Explanation]:
 
 
 def _candidates(huge: bool, profile: Profile) -> Iterator[tuple[Defect, FaultyWriter]]:
-    """Those that write anything, as targets that declare the profile; of huge allocations those that they are for."""
+    """Yield the faults that write anything, with their targets, which declare the profile.
+
+    For huge allocations only the faults of REACH are tried.
+    """
     made = [
         (each, each.target()) for each in DEFECTS if each.clause not in SILENT and (not huge or each.clause == REACH)
     ]
@@ -86,7 +89,7 @@ def _candidates(huge: bool, profile: Profile) -> Iterator[tuple[Defect, FaultyWr
 
 
 def _first_wrong(case: WriteCase, seen: Observation, profile: Profile) -> int | None:
-    """A token with a wrong record, the first in the cache; None if no token has a slot where it is wrong first."""
+    """Return the token of the first wrong record in the cache, None if no token has a slot there."""
     wrong = (case.written(seen.poison, profile) != seen.dst).any(axis=2).reshape(-1)
     slots = np.flatnonzero(wrong)
     tokens = np.flatnonzero(case.held_slots == slots[0]) if len(slots) else slots
@@ -94,7 +97,7 @@ def _first_wrong(case: WriteCase, seen: Observation, profile: Profile) -> int | 
 
 
 def _gives_one_token(target: FaultyWriter, case: WriteCase, seen: Observation, token: int) -> bool:
-    """Whether a writer gives a token the record that was observed."""
+    """Return whether a writer gives a token the record that was observed."""
     call = WriteCall({"scale": np.array([case.scale], np.float32)}, case.kv_cache_dtype, target.profile)
     with np.errstate(all="ignore"):
         alone = target.writer.records(call, case.kv_c[[token]], case.k_pe[[token]])
@@ -113,7 +116,7 @@ def _leaves(target: FaultyWriter, cases: Sequence[WriteCase], seen: Observation)
 
 
 def _after(target: FaultyWriter, cases: Sequence[WriteCase], poison: Poison) -> dict[str, Region]:
-    """The arrays after a writer's calls on them, one after the other."""
+    """Return the arrays after a writer's calls on them, one after the other."""
     memory = ArrayMemory()
     regions: dict[str, Region] = {}
     for case in cases:

@@ -48,7 +48,7 @@ def _combinations(case: WriteCase, got: Image, one: npt.NDArray[np.int64]) -> li
 def _fits(
     traits: Traits, case: WriteCase, got: Image, tokens: npt.NDArray[np.int64], part: Field | None = None
 ) -> bool:
-    """Whether traits predict the records of some tokens, or a part of them."""
+    """Return whether traits predict the records of some tokens, or a part of them."""
     place = slice(part.offset, part.end) if part else slice(None)
     predicted = records_of(traits, case.kv_c[tokens], case.k_pe[tokens], case.scale)
     observed = got.reshape(-1, case.format.width)[case.held_slots[tokens]]

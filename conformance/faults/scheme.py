@@ -1,4 +1,4 @@
-"""The name of a faulty target, fault:NAME. Importing this module lets the registry find such targets."""
+"""Let the registry of targets find fault:NAME. Importing this module is enough."""
 
 from __future__ import annotations
 
