@@ -162,7 +162,9 @@ def of_kind(kind: str, tests: dict[str, str]) -> str:
     table = {}
     for name, test in tests.items():
         target = again.get(name, found[name])
-        table[name] = {"asked": test, "alone": name not in again, "tests": target["tests"], "cases": target["cases"]}
+        table[name] = {"asked": test, "alone": name not in again, "tests": target["tests"]}
+        if name not in again:  # how far a whole file gets before a fault that remembers is seen goes by addresses
+            table[name]["cases"] = target["cases"]
         table[name] |= told(target["failures"][0], f"fault:{name}") if target["failures"] else {}
         if name in UNSTABLE:
             del table[name]["explained_by"]
